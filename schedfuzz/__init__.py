@@ -1,0 +1,3 @@
+"""schedfuzz: differential fuzzing of vLLM's scheduler between two real releases."""
+
+__version__ = "0.1.0"
