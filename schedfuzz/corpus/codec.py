@@ -4,6 +4,7 @@ Same scenario, same bytes: struct order is fixed, defaults are not written, requ
 sorted by validation, so the SHA-256 of the bytes is the scenario's identity.
 """
 
+import contextlib
 import hashlib
 import re
 from pathlib import Path
@@ -42,15 +43,30 @@ def decode(data: bytes | str, source: str = "scenario") -> Scenario:
     try:
         scenario = _decoder.decode(raw)
     except msgspec.ValidationError as error:
+        _check_schema(raw, source)
         raise InputError(f"{source}: {_explain(raw, str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{source}: not valid JSON ({error}); expected one object") from None
-    if scenario.schema != SCHEMA_VERSION:
+    _refuse_schema(scenario.schema, source)
+    return validate(scenario, source)
+
+
+class _Versioned(msgspec.Struct):
+    schema: int = SCHEMA_VERSION
+
+
+def _check_schema(raw: bytes, source: str) -> None:
+    """Blame the schema before the fields that a later one may have brought."""
+    with contextlib.suppress(msgspec.DecodeError):
+        _refuse_schema(msgspec.json.decode(raw, type=_Versioned).schema, source)
+
+
+def _refuse_schema(schema: int, source: str) -> None:
+    if schema != SCHEMA_VERSION:
         raise InputError(
-            f"{source}: schema {scenario.schema} is not known; this schedfuzz reads schema "
+            f"{source}: schema {schema} is not known; this schedfuzz reads schema "
             f"{SCHEMA_VERSION}: upgrade schedfuzz or export the scenario again"
         )
-    return validate(scenario, source)
 
 
 def load(path: Path) -> Scenario:
@@ -71,7 +87,10 @@ def _explain(raw: bytes, message: str) -> str:
     if match is None:
         return f"{problem}; see docs/scenario.md for the fields"
     path = match["path"].lstrip(".")
-    value = _value_at(msgspec.json.decode(raw), path)
+    try:
+        value = _value_at(msgspec.json.decode(raw), path)
+    except msgspec.DecodeError:  # a number that only the typed decoder can place
+        value = _MISSING
     shown = "" if value is _MISSING else f" = {_short(value)}"
     return f"{path or 'top level'}{shown}: {problem}; see docs/scenario.md for the fields"
 

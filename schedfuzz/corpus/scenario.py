@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 SCHEMA_VERSION = 1
+NO_ACCEPT: tuple[int, ...] = (0,)  # the default of `accept`: every draft is wrong
 
 
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -59,7 +60,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     max_tokens: int
     arrival: int = 0
     priority: int = 0
-    accept: tuple[int, ...] = (0,)
+    accept: tuple[int, ...] = NO_ACCEPT
 
 
 class Abort(
@@ -79,7 +80,7 @@ class ResetPrefixCache(
     omit_defaults=True,
     tag="reset_prefix_cache",
 ):
-    """Before `step` the prefix cache is dropped; `preempt_running` preempts all running requests."""
+    """Before `step` the prefix cache is dropped; `preempt_running` first preempts what runs."""
 
     step: int
     preempt_running: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.corpus.scenario import Abort, Engine, Event, Request, Scenario
+from schedfuzz.corpus.scenario import NO_ACCEPT, Abort, Engine, Event, Request, Scenario
 
 # field -> (least, most); lengths in tokens, pools in blocks, times in engine steps
 ENGINE_BOUNDS = {
@@ -24,7 +24,11 @@ ENGINE_BOUNDS = {
 MAX_REQUESTS = 64
 MAX_EVENTS = 64
 MAX_STEP = 2000
-MAX_ACCEPT = 16
+MAX_ACCEPT = 16  # entries of a pattern
+MAX_ACCEPTED = 8
+MAX_ID = 10_000
+MAX_FAMILY = 1000
+MAX_PRIORITY = 100
 BLOCK_SIZES = (8, 16, 32, 64, 128)
 
 
@@ -41,9 +45,15 @@ def validate(scenario: Scenario, source: str = "scenario") -> Scenario:
     check.events(scenario.requests, scenario.events)
     return msgspec.structs.replace(
         scenario,
-        requests=tuple(sorted(scenario.requests, key=lambda r: r.id)),
+        requests=tuple(sorted(map(_canonical, scenario.requests), key=lambda r: r.id)),
         events=tuple(sorted(scenario.events, key=event_order)),
     )
+
+
+def _canonical(request: Request) -> Request:
+    """Return the request with the default `accept` object: msgspec omits a default by identity."""
+    same = request.accept == NO_ACCEPT and request.accept is not NO_ACCEPT
+    return msgspec.structs.replace(request, accept=NO_ACCEPT) if same else request
 
 
 def event_order(event: Event) -> tuple[int, str, int, bool]:
@@ -94,7 +104,7 @@ class _Checker:
         seen: set[int] = set()
         for index, request in enumerate(requests):
             at = f"requests[{index}]"
-            self.between(f"{at}.id", request.id, 0, 10_000)
+            self.between(f"{at}.id", request.id, 0, MAX_ID)
             if request.id in seen:
                 self.fail(f"{at}.id", request.id, "ids must be unique")
             seen.add(request.id)
@@ -104,15 +114,15 @@ class _Checker:
         prompt = request.prompt
         # vLLM's own input check: a prompt must leave room for one output token.
         self.between(f"{at}.prompt.length", prompt.length, 1, engine.max_model_len - 1)
-        self.between(f"{at}.prompt.family", prompt.family, 0, 1000)
+        self.between(f"{at}.prompt.family", prompt.family, 0, MAX_FAMILY)
         if prompt.shared is not None:
             self.between(f"{at}.prompt.shared", prompt.shared, 0, prompt.length)
         self.between(f"{at}.max_tokens", request.max_tokens, 1, engine.max_model_len)
         self.between(f"{at}.arrival", request.arrival, 0, MAX_STEP)
-        self.between(f"{at}.priority", request.priority, -100, 100)
+        self.between(f"{at}.priority", request.priority, -MAX_PRIORITY, MAX_PRIORITY)
         self.between(f"{at}.accept (length)", len(request.accept), 1, MAX_ACCEPT)
         for value in request.accept:
-            self.between(f"{at}.accept", value, 0, 8)
+            self.between(f"{at}.accept", value, 0, MAX_ACCEPTED)
 
     def events(self, requests: Iterable[Request], events: tuple[Event, ...]) -> None:
         self.between("events (count)", len(events), 0, MAX_EVENTS)

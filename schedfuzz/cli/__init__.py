@@ -1,0 +1,1 @@
+"""Showing and deciding: the command line."""

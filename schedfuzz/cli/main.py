@@ -1,0 +1,92 @@
+"""Nouns: command, exit code.
+
+The door for users. Exit codes: 0 clean, 1 our own fault or the machine's, 2 bad arguments or
+input, 3 findings.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+import traceback
+
+import click
+
+from schedfuzz import __version__
+from schedfuzz.cli.corpus import corpus
+from schedfuzz.cli.export import export
+from schedfuzz.cli.findings import findings, show
+from schedfuzz.cli.hunt import hunt
+from schedfuzz.cli.minimize import minimize
+from schedfuzz.cli.replay import replay
+from schedfuzz.cli.targets import targets
+from schedfuzz.corpus.errors import InfraError, InputError
+
+EXIT_FAULT = 1
+EXIT_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """Differential fuzzing of vLLM's scheduler.
+
+    Scenarios run on two real vLLM releases, before and after; every divergence, assertion and
+    starved request is stored with a minimized reproducer.
+    """
+
+
+for command in (hunt, replay, minimize, findings, show, export, targets, corpus):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    code = run(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if "atheris" in sys.modules:
+        os._exit(code)  # libFuzzer's exit handler would call a normal end a crash
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; every error becomes one line on standard error and an exit code."""
+    try:
+        code = cli.main(arguments, prog_name="schedfuzz", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return EXIT_INPUT
+    except InputError as error:
+        return _say(str(error), EXIT_INPUT)
+    except InfraError as error:
+        return _say(str(error), EXIT_FAULT)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAULT
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = error.filename or "the disk"
+            return _say(f"{where}: no space left; free some and run again", EXIT_INPUT)
+        return _fault()
+    except Exception:
+        return _fault()
+
+
+def _say(line: str, code: int) -> int:
+    click.echo(f"schedfuzz: {line}", err=True)
+    return code
+
+
+def _fault() -> int:
+    traceback.print_exc()
+    return _say("this is schedfuzz's own fault; please report the lines above", EXIT_FAULT)

@@ -1,0 +1,40 @@
+"""Nouns: shared options.
+
+What several commands take is declared once: the database, machine-readable output, the pair.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from schedfuzz.db.connect import Store, open_store
+from schedfuzz.workers.home import Home
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+db_option: Decorator = click.option(
+    "--db", "db_url", envvar="SCHEDFUZZ_DB", metavar="URL",
+    help="Database (any SQLAlchemy URL). Default: a SQLite file in SCHEDFUZZ_HOME.",
+)  # fmt: skip
+json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def open_db(db_url: str | None) -> Store:
+    """Open the given database, else the home's. Raises InputError."""
+    return open_store(db_url or Home.locate().database_url)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def console() -> Console:
+    """Return a console on its own copy of standard error, which libFuzzer's noise cannot reach."""
+    stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1)
+    return Console(file=stream, highlight=False)

@@ -1,0 +1,71 @@
+"""Nouns: recorder.
+
+Writes a hunt's findings to the database the moment they are made: what is stored survives any end
+of the hunt.
+"""
+
+import time
+from collections.abc import Iterable
+
+from schedfuzz.corpus import codec
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Verdict
+from schedfuzz.db import queries
+from schedfuzz.db.connect import Store
+from schedfuzz.db.models import MinimizeState
+from schedfuzz.fuzzer.reduction import Reduction
+
+UPDATE_SECONDS = 5.0
+
+
+class DatabaseRecorder:
+    """The hunt's recorder; `first` keeps this hunt's own (executions, seconds) per finding."""
+
+    def __init__(self, store: Store, hunt: int, before: str, after: str) -> None:
+        self.store = store
+        self.hunt = hunt
+        self.before = before
+        self.after = after
+        self.first: dict[int, tuple[int, float]] = {}
+        self._updated = 0.0
+
+    def sighting(
+        self, verdict: Verdict, scenario: Scenario, steps: int, execution: int, seconds: float
+    ) -> tuple[int, bool]:
+        """Count one verdict; return its finding and whether that is new to this pair."""
+        finding, new = queries.record_verdict(
+            self.store, self.hunt, self.before, self.after, verdict, scenario, steps, execution,
+            seconds,
+        )  # fmt: skip
+        self.first.setdefault(finding, (execution, seconds))
+        return finding, new
+
+    def unfinished(self) -> Iterable[Reduction]:
+        """Return the reductions that earlier hunts of this pair left."""
+        for row in queries.unfinished_minimizations(self.store, self.before, self.after):
+            scenario = codec.decode(row.reproducer.data, f"finding {row.id}")
+            yield Reduction(
+                row.id, row.verdict, row.fingerprint, scenario, row.reproducer_steps, self,
+                row.minimize_calls,
+            )  # fmt: skip
+
+    def confirmed(self, finding: int, runs: int, hits: int) -> None:
+        """Store how often the reproducer repeated."""
+        queries.record_confirmation(self.store, finding, runs, hits)
+
+    def reproducer(
+        self, finding: int, scenario: Scenario, steps: int, calls: int, state: MinimizeState
+    ) -> None:
+        """Store the best reproducer so far."""
+        queries.save_reproducer(self.store, finding, scenario, steps, calls, state)
+
+    def incident(self, what: str, detail: str, scenario: Scenario | None) -> None:
+        """Store a fault of the machine, with the scenario that met it."""
+        target = detail.split(":", 1)[0]
+        queries.record_incident(self.store, self.hunt, target, what, detail, scenario)
+
+    def progress(self, executions: int, seconds: float) -> None:
+        """Store the hunt's totals now and then."""
+        if time.monotonic() - self._updated > UPDATE_SECONDS:
+            self._updated = time.monotonic()
+            queries.update_hunt(self.store, self.hunt, executions, seconds)

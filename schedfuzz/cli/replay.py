@@ -1,0 +1,95 @@
+"""Nouns: replay command.
+
+One scenario, once, on both targets: what the pair says on top, then both sides step by step.
+"""
+
+from typing import Any
+
+import click
+import msgspec
+
+from schedfuzz.cli.options import db_option, json_option, print_json
+from schedfuzz.cli.screen import plain, show
+from schedfuzz.cli.sides import sides_table
+from schedfuzz.cli.source import load_scenario, start_pair
+from schedfuzz.corpus.errors import InfraError
+from schedfuzz.corpus.trace import Step, Trace, Verdict
+from schedfuzz.fuzzer.judge import judge, title
+from schedfuzz.workers.targets import parse_target
+
+EXIT_FINDINGS = 3
+
+
+@click.command()
+@click.argument("scenario", metavar="SCENARIO")
+@click.argument("before")
+@click.argument("after")
+@click.option("--strict", is_flag=True, help="A divergence alone also exits with 3.")
+@json_option
+@db_option
+def replay(
+    scenario: str, before: str, after: str, strict: bool, as_json: bool, db_url: str | None
+) -> int:
+    """Run SCENARIO once on BEFORE and AFTER and show both sides step by step.
+
+    SCENARIO is a file, - for standard input, or the id of a finding. Exits with 3 when the pair
+    says fixed, regressed or both.
+    """
+    targets = parse_target(before), parse_target(after)
+    story = load_scenario(scenario, db_url)
+    with start_pair(*targets) as pair:
+        traces = pair.run(story)
+    verdict = judge(*traces)
+    names = targets[0].name, targets[1].name
+    if as_json:
+        print_json(as_object(verdict, *traces))
+    else:
+        _print(verdict, names, traces)
+    if verdict.verdict == "infra":
+        raise InfraError(f"the scenario could not be run: {plain(verdict.detail)}")
+    quiet = ("clean",) if strict else ("clean", "changed")
+    return 0 if verdict.verdict in quiet else EXIT_FINDINGS
+
+
+def as_object(verdict: Verdict, before: Trace, after: Trace) -> dict[str, Any]:
+    """Return what `--json` shows of a run: the verdict and both sides."""
+    names = ("verdict", "kind", "rule", "fingerprint", "title", "detail")
+    shown = {name: getattr(verdict, name) for name in names}
+    return shown | {"before": _side(before), "after": _side(after)}
+
+
+def _side(trace: Trace) -> dict[str, Any]:
+    return {
+        "outcome": trace.outcome,
+        "steps": [_step(step) for step in trace.steps],
+        "outputs": [msgspec.structs.asdict(output) for output in trace.outputs],
+        "violations": [msgspec.structs.asdict(item) for item in trace.violations],
+        "reason": trace.reason,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    shares = [msgspec.structs.asdict(share) for share in step.scheduled]
+    return msgspec.structs.asdict(step) | {"scheduled": shares}
+
+
+def _print(verdict: Verdict, names: tuple[str, str], traces: tuple[Trace, Trace]) -> None:
+    facts = verdict.verdict, verdict.kind, verdict.rule, verdict.fingerprint
+    click.echo("  ".join(str(fact) for fact in facts if fact))
+    if verdict.verdict == "changed":
+        click.echo(plain(f"{verdict.title}: {verdict.detail}"))
+    for name, trace in zip(names, traces, strict=True):
+        for line in _story(trace):
+            click.echo(plain(f"{name}: {line}"))
+    if any(trace.steps for trace in traces):
+        show(sides_table(*names, *traces))
+
+
+def _story(trace: Trace) -> list[str]:
+    """Return a side's outcome, and each rule it broke, a line each."""
+    why = f": {trace.reason}" if trace.reason else ""
+    lines = [f"{trace.outcome} after {len(trace.steps)} steps{why}"]
+    for item in trace.violations:
+        who = "" if item.request is None else f", r{item.request}"
+        lines.append(f"step {item.step}{who}: {item.kind}: {title(item)}: {item.detail}")
+    return lines

@@ -1,0 +1,95 @@
+"""Nouns: source, stored pair.
+
+Where a verb takes its scenario from (a file, standard input or a finding) and how a finding's
+target names become targets again: a release's name is enough, a transform's holds no path.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from schedfuzz.cli.options import open_db
+from schedfuzz.cli.targets import say
+from schedfuzz.corpus import codec
+from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.db import queries
+from schedfuzz.db.models import Finding
+from schedfuzz.workers.home import Home
+from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.targets import Target, parse_target
+
+
+def finding_id(text: str) -> int | None:
+    """Return the finding id that `text` is, or None for a file (`./12` is one too)."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def load_scenario(source: str, db_url: str | None) -> Scenario:
+    """Return the scenario of a file, of `-` (standard input) or of a finding's best reproducer.
+
+    Raises InputError.
+    """
+    number = finding_id(source)
+    if number is not None:
+        return reproducer(queries.get_finding(open_db(db_url), number))
+    if source == "-":
+        return codec.decode(sys.stdin.buffer.read(), "standard input")
+    return codec.load(Path(source))
+
+
+def reproducer(finding: Finding) -> Scenario:
+    """Return the finding's best reproducer. Raises InputError if it cannot be read any more."""
+    return codec.decode(finding.reproducer.data, f"finding {finding.id}")
+
+
+def typed_name(name: str) -> str:
+    """Return what to type for a stored target name; a transform's directory is for the reader."""
+    release, plus, transform = name.partition("+")
+    return f"{release}+PATH/TO/{transform.rpartition('@')[0]}" if plus else release
+
+
+def stored_pair(
+    finding: Finding, verb: str, before: str | None, after: str | None
+) -> tuple[Target, Target]:
+    """Return the targets of a finding, from its names or as they were spelled for `verb`.
+
+    Raises InputError for a transform that was not spelled, and for targets of another pair.
+    """
+    if before is None or after is None:
+        if "+" in finding.before + finding.after:
+            names = f"{typed_name(finding.before)} {typed_name(finding.after)}"
+            raise InputError(
+                f"finding {finding.id}: a transform's stored name holds no path; "
+                f"write `schedfuzz {verb} {finding.id} {names}`"
+            )
+        before, after = finding.before, finding.after
+    targets = parse_target(before), parse_target(after)
+    for wanted, target in zip((finding.before, finding.after), targets, strict=True):
+        if target.name != wanted:
+            raise InputError(
+                f"target {target.name}: finding {finding.id} is on {finding.before} and "
+                f"{finding.after}; an edited transform is another target"
+            )
+    return targets
+
+
+def start_pair(before: Target, after: Target, coverage: bool = False) -> Pair:
+    """Return a pair that reports on standard error; its environments are built when missing."""
+
+    def incident(what: str, detail: str, scenario: Scenario | None) -> None:
+        say(f"{what}: {detail}")
+
+    return Pair(before, after, Home.locate(), say, incident, coverage=coverage)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a whole file or leave what was there. Raises InputError naming the path."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        why = error.strerror
+        raise InputError(f"{path}: cannot write it ({why}); name another place") from None

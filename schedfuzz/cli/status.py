@@ -1,0 +1,101 @@
+"""Nouns: status, closing block.
+
+A live panel on a terminal, one plain line per ten seconds elsewhere, and at the end the commands
+that a reader would type next.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from schedfuzz.db.models import Finding
+from schedfuzz.fuzzer.hunt import Totals
+
+PLAIN_SECONDS = 10.0
+ORDER = ("regressed", "both", "fixed", "changed")
+
+
+class Status:
+    """Shows a hunt's totals; a context manager around the hunt."""
+
+    def __init__(self, console: Console, pair: str, corpus: Path, seed: int) -> None:
+        self.console = console
+        self.pair = pair
+        self.corpus = corpus
+        self.seed = seed
+        self.restarts = 0
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._plain = time.monotonic()
+
+    def __enter__(self) -> "Status":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, totals: Totals) -> None:
+        """Show the totals, as often as the output deserves."""
+        if self._live is not None:
+            self._live.update(self._panel(totals), refresh=True)
+        elif time.monotonic() - self._plain >= PLAIN_SECONDS:
+            self._plain = time.monotonic()
+            self.console.print(self.line(totals), soft_wrap=True, markup=False)
+
+    def line(self, totals: Totals) -> str:
+        """Return the totals as one line."""
+        return "  ".join(f"{name} {value}" for name, value in self._facts(totals))
+
+    def _facts(self, totals: Totals) -> list[tuple[str, str]]:
+        rate = totals.executions / totals.seconds if totals.seconds else 0.0
+        last = "none" if totals.last_new is None else f"at {totals.last_new:.0f} s"
+        return [
+            (totals.state, f"{totals.seconds:.0f} s"),
+            ("executions", f"{totals.executions} ({rate:.0f}/s)"),
+            ("corpus", str(sum(1 for _ in self.corpus.iterdir()))),
+            ("coverage", f"{totals.sites[0]}+{totals.sites[1]} sites, {totals.features} features"),
+            ("findings", verdict_counts(totals)),
+            ("minimizing", str(totals.open_reductions)),
+            ("last new", last),
+            ("restarts", str(self.restarts)),
+            ("infra", str(totals.infra)),
+        ]
+
+    def _panel(self, totals: Totals) -> Table:
+        table = Table(
+            title=f"{self.pair}  seed {self.seed}", show_header=False, title_justify="left"
+        )
+        for name, value in self._facts(totals):
+            table.add_row(name, value)
+        return table
+
+
+def verdict_counts(totals: Totals) -> str:
+    """Return the number of findings per verdict, worst first."""
+    counts = [f"{totals.verdicts[name]} {name}" for name in ORDER if totals.verdicts.get(name)]
+    return ", ".join(counts) or "0"
+
+
+def closing_block(
+    console: Console, status: Status, totals: Totals, findings: Sequence[Finding], pair: str
+) -> None:
+    """Print what was found and the commands to go on with."""
+
+    def say(text: str = "") -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    say(status.line(totals))
+    for row in findings:
+        size = f"{row.reproducer_requests} requests, {row.reproducer_steps} steps"
+        say(f"  {row.id:>4}  {row.verdict:<9} {row.kind:<10} {row.title}  [{size}; {row.status}]")
+    if findings:
+        worst = min(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
+        say(f"  schedfuzz show {worst.id}")
+        say(f"  schedfuzz export {worst.id} --out findings")
+    say(f"  schedfuzz hunt {pair} --seed {status.seed + 1}")

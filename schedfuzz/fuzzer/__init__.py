@@ -1,0 +1,1 @@
+"""Thinking: generate, mutate, judge, guide, minimize, export. Only `hunt` also uses workers."""

@@ -1,0 +1,101 @@
+"""Nouns: generate, random engine, random story.
+
+A random scenario is a small engine with its limits close together and a few motifs laid over each
+other in time. Small limits make every edge reachable within a few steps, and steps are what a
+campaign pays for.
+"""
+
+from random import Random
+
+from schedfuzz.corpus.scenario import Engine, Event, Request, Scenario
+from schedfuzz.corpus.validate import blocks_for
+from schedfuzz.fuzzer.edges import budget_edges, near, pool_edges
+from schedfuzz.fuzzer.motifs import MOTIFS, random_request
+from schedfuzz.fuzzer.repair import repair, repair_engine
+
+MANY_REQUESTS = 8
+
+
+def generate(rng: Random) -> Scenario:
+    """Return a random valid scenario: 1..8 requests, typically some 50 engine steps or fewer."""
+    engine = random_engine(rng)
+    requests: list[Request] = []
+    events: list[Event] = []
+    step = 0
+    for _ in range(rng.choice((1, 1, 2, 2, 3))):
+        if rng.random() < 0.75:
+            more, happenings = rng.choice(MOTIFS)(rng, engine, len(requests), step)
+        else:
+            more, happenings = [random_request(rng, engine, len(requests), step)], []
+        if requests and len(requests) + len(more) > MANY_REQUESTS:
+            break
+        requests += more
+        events += happenings
+        # Mostly overlapping; a long gap lets the engine run dry and wake up again.
+        step += rng.choice((0, 0, 1, 2, 3, 5, 8, 13, 25))
+    return repair(Scenario(engine, tuple(requests), tuple(events)))
+
+
+def random_engine(rng: Random) -> Engine:
+    """Return a random valid engine, mostly with max_model_len 16..130."""
+    size = rng.choice((16, 16, 16, 16, 16, 16, 8, 32))
+    width = rng.choice((0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 8))
+    shape = Engine(
+        max_model_len=_limit(rng, size, width),
+        num_blocks=2,
+        block_size=size,
+        max_num_seqs=rng.choice((1, 2, 2, 3, 3, 4, 4, 8, 8, 8)),
+        chunked_prefill=rng.random() < 0.88,
+        prefix_caching=rng.random() < 0.9,
+        policy="priority" if rng.random() < 0.25 else "fcfs",
+        async_scheduling=rng.random() < 0.5,
+        num_speculative_tokens=width,
+    )
+    shape = repair_engine(shape)
+    return repair_engine(
+        Engine(
+            max_model_len=shape.max_model_len,
+            num_blocks=_pool(rng, shape),
+            block_size=size,
+            max_num_seqs=shape.max_num_seqs,
+            max_num_batched_tokens=_budget(rng, shape),
+            long_prefill_token_threshold=_threshold(rng, shape),
+            chunked_prefill=shape.chunked_prefill,
+            prefix_caching=shape.prefix_caching,
+            policy=shape.policy,
+            async_scheduling=shape.async_scheduling,
+            num_speculative_tokens=width,
+        )
+    )
+
+
+def _limit(rng: Random, size: int, width: int) -> int:
+    """Return max_model_len: a few blocks and a small remainder, seldom long."""
+    roll = rng.random()
+    if roll < 0.6:
+        most = max(1, 128 // size)
+        remainder = rng.choice((0, 1, 2, width, width + 1, width + 2, -1))
+        return rng.randint(1, most) * size + remainder
+    if roll < 0.9:
+        return rng.randint(16, 130)
+    return rng.randint(130, 640)
+
+
+def _pool(rng: Random, engine: Engine) -> int:
+    """Return num_blocks: exact fits, pools under pressure, and ample ones."""
+    if rng.random() < 0.6:
+        return near(rng, pool_edges(engine))
+    fit = blocks_for(engine.max_model_len, engine.block_size)
+    return fit * rng.randint(2, 8) + rng.randint(0, 8)
+
+
+def _budget(rng: Random, engine: Engine) -> int:
+    """Return max_num_batched_tokens: half of the time the default, else near an edge."""
+    return 256 if rng.random() < 0.5 else near(rng, budget_edges(engine))
+
+
+def _threshold(rng: Random, engine: Engine) -> int:
+    """Return long_prefill_token_threshold: mostly off."""
+    if rng.random() < 0.8:
+        return 0
+    return rng.choice((1, 4, engine.block_size - 1, engine.block_size, engine.block_size + 1, 40))

