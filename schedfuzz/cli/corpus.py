@@ -75,7 +75,9 @@ def import_files(before: str, after: str, files: tuple[Path, ...]) -> None:
 @click.argument("before")
 @click.argument("after")
 @click.argument(
-    "others", nargs=-1, metavar="[FROM_DIR]...",
+    "others",
+    nargs=-1,
+    metavar="[FROM_DIR]...",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 @click.option(

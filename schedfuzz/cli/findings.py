@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from schedfuzz.cli.options import db_option, json_option, open_db, print_json
-from schedfuzz.cli.screen import plain, show as show_table
+from schedfuzz.cli.screen import plain, print_table
 from schedfuzz.cli.source import reproducer, typed_name
 from schedfuzz.cli.status import ORDER
 from schedfuzz.corpus import codec
@@ -49,12 +49,12 @@ def findings(as_json: bool, db_url: str | None, **filters: str | None) -> None:
         size = f"{row.reproducer_requests}r {row.reproducer_events}e {row.reproducer_steps}s"
         cells = {"size": size, "title": plain(row.title)}
         table.add_row(*(cells.get(name) or str(getattr(row, name)) for name in COLUMNS))
-    show_table(table)
+    print_table(table)
 
 
 def _badness(row: Finding) -> tuple[int, int, int]:
     """Return the sort key: verdict, then kind, then age."""
-    return ORDER.index(row.verdict), KINDS.index(row.kind), row.id  # type: ignore[arg-type]
+    return ORDER.index(row.verdict), KINDS.index(row.kind), row.id
 
 
 @click.command()
@@ -69,7 +69,7 @@ def show(finding: int, as_json: bool, db_url: str | None) -> None:
         return
     click.echo(f"finding {row.id}: {plain(row.title)}")
     if row.detail:
-        click.echo(plain(row.detail))
+        click.echo(f"first seen with {plain(row.detail)}")
     click.echo()
     for name, value in _facts(row):
         click.echo(f"{name:<12}  {plain(value)}")
@@ -83,17 +83,15 @@ def _facts(row: Finding) -> Iterator[tuple[str, str]]:
     yield "pair", f"{row.before} and {row.after}"
     yield "fingerprint", row.fingerprint
     yield "status", row.status
-    yield "seen", f"{row.count} times, first {_time(row.first_seen_at)}, " + (
-        f"last {_time(row.last_seen_at)}"
-    )
+    yield "seen", f"{row.count} times"
+    yield "first, last", f"{_time(row.first_seen_at)}, {_time(row.last_seen_at)}"
     yield "found", f"after {row.executions_to_find} executions, {row.seconds_to_find:.1f} s"
     yield "confirmed", f"{row.confirm_hits} of {row.confirm_runs} runs"
     yield "minimized", f"{row.minimize_state}, {row.minimize_calls} calls"
     yield "exported", row.export_path or "no"
-    yield "reproducer", (
-        f"{row.reproducer_requests} requests, {row.reproducer_events} events, "
-        f"{row.reproducer_steps} engine steps"
-    )
+    requests, events = row.reproducer_requests, row.reproducer_events
+    size = f"{requests} requests, {events} events, {row.reproducer_steps} engine steps"
+    yield "reproducer", size
 
 
 def _time(moment: datetime) -> str:

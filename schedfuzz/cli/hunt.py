@@ -7,11 +7,10 @@ time limit would: what is open is stored and the next hunt of the pair goes on f
 import contextlib
 import os
 import secrets
-import signal
+import sys
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -21,11 +20,12 @@ from schedfuzz.cli.export import export_finding
 from schedfuzz.cli.options import console as make_console
 from schedfuzz.cli.options import db_option
 from schedfuzz.cli.recorder import DatabaseRecorder
+from schedfuzz.cli.signals import stop_on_signals
 from schedfuzz.cli.status import Status, closing_block
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store, open_store
-from schedfuzz.db.models import Finding
+from schedfuzz.db.models import Finding, HuntState
 from schedfuzz.fuzzer import guide
 from schedfuzz.fuzzer.hunt import Hunt, Totals
 from schedfuzz.workers.home import Home, make_directory
@@ -124,15 +124,15 @@ class _Session:
         say(f"starting {names[0]} and {names[1]} …")
         with pair:
             totals, interrupted = self._hunt(pair, recorder, status, seconds, runs)
-        state = "interrupted" if interrupted else "done"
-        queries.finish_hunt(self.store, hunt_id, state, totals.executions, totals.seconds)
-        rows = [queries.get_finding(self.store, number) for number in sorted(totals.findings)]
-        pair_spelling = f"{self.before.spelling} {self.after.spelling}"
-        closing_block(self.console, status, totals, rows, pair_spelling)
-        if json_file is not None:
-            json_file.write_bytes(msgspec.json.encode(self._result(totals, rows, recorder)))
-        if export_dir is not None and not interrupted:
-            self._export(rows, export_dir)
+            state: HuntState = "interrupted" if interrupted else "done"
+            queries.finish_hunt(self.store, hunt_id, state, totals.executions, totals.seconds)
+            rows = [queries.get_finding(self.store, number) for number in sorted(totals.findings)]
+            pair_spelling = f"{self.before.spelling} {self.after.spelling}"
+            closing_block(self.console, status, totals, rows, pair_spelling)
+            if json_file is not None:
+                json_file.write_bytes(msgspec.json.encode(self._result(totals, rows, recorder)))
+            if export_dir is not None and not interrupted:
+                self._export(rows, pair, export_dir)
         return EXIT_FINDINGS if _alarms(rows, strict) else 0
 
     def _hunt(
@@ -144,11 +144,12 @@ class _Session:
             recorder.progress(totals.executions, totals.seconds)
             status.show(totals)
 
-        hunt = Hunt(pair, recorder, self.corpus, self.seed, seconds, runs, tick)
         log = self.home.logs / "libfuzzer.log"
-        with status, _quiet_stderr(log), _stop_on_signals(hunt):
-            totals = hunt.run()
-        return totals, hunt.stopping
+        with status, stop_on_signals() as stop, _quiet(log):
+            hunt = Hunt(
+                pair, recorder, self.corpus, self.seed, seconds, runs, tick, lambda: stop.made
+            )
+            return hunt.run(), stop.made
 
     def _result(
         self, totals: Totals, rows: Sequence[Finding], recorder: DatabaseRecorder
@@ -166,12 +167,12 @@ class _Session:
             "seed": self.seed,
         }  # fmt: skip
 
-    def _export(self, rows: Sequence[Finding], folder: Path) -> None:
+    def _export(self, rows: Sequence[Finding], pair: Pair, folder: Path) -> None:
         for row in rows:
             if row.verdict == "changed":
                 continue
             try:
-                path = export_finding(self.store, self.home, row.id, folder, self.console)
+                path = export_finding(self.store, pair, row, folder, self.console)
                 self.console.print(f"exported {path}", markup=False, soft_wrap=True)
             except (InputError, InfraError) as error:
                 self.console.print(f"not exported: {error}", markup=False, soft_wrap=True)
@@ -195,30 +196,17 @@ def _check_writable(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _quiet_stderr(log: Path) -> Iterator[None]:
-    """Send standard error, libFuzzer's included, to a log file."""
-    saved = os.dup(2)
+def _quiet(log: Path) -> Iterator[None]:
+    """Send what libFuzzer and Atheris print on both standard streams to a log file."""
+    sys.stdout.flush()
+    saved = {number: os.dup(number) for number in (1, 2)}
     with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
+        for number in saved:
+            os.dup2(file.fileno(), number)
     try:
         yield
     finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-
-
-@contextlib.contextmanager
-def _stop_on_signals(hunt: Hunt) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the hunt after the scenario at hand; a second one at once."""
-
-    def stop(signum: int, frame: FrameType | None) -> None:
-        if hunt.stopping:
-            os._exit(128 + signum)
-        hunt.stopping = True
-
-    saved = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in saved.items():
-            signal.signal(number, handler)
+        sys.stdout.flush()
+        for number, copy in saved.items():
+            os.dup2(copy, number)
+            os.close(copy)

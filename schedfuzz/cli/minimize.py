@@ -27,7 +27,7 @@ from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.db import queries
 from schedfuzz.fuzzer.judge import judge, shorter
-from schedfuzz.fuzzer.reduction import Reduction
+from schedfuzz.fuzzer.reduction import Reduction, State
 from schedfuzz.workers.home import make_directory
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.targets import parse_target
@@ -54,12 +54,19 @@ class Limits:
 @click.argument("before", required=False)
 @click.argument("after", required=False)
 @click.option(
-    "--time", "seconds", type=click.FloatRange(0, 10**8), metavar="SECONDS",
+    "--time",
+    "seconds",
+    type=click.FloatRange(0, 10**8),
+    metavar="SECONDS",
     help="Stop after this long. Without a limit it ends when nothing can be left out.",
 )
-@click.option("--calls", type=click.IntRange(0, 10**9), metavar="N", help="Try at most N candidates.")
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--calls", type=click.IntRange(0, 10**9), metavar="N", help="Try at most N candidates."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="With a SCENARIO file: write the result here instead of printing it.",
 )
 @db_option
@@ -101,7 +108,9 @@ def _finding(
     with start_pair(*targets) as pair, stop_on_signals() as stop:
         _reduce(reduction, pair, Limits(seconds, calls, stop))
     if reduction.done and not reduction.hits:
-        raise InfraError(f"finding {row.id}: its reproducer did not repeat in {reduction.runs} runs")
+        raise InfraError(
+            f"finding {row.id}: its reproducer did not repeat in {reduction.runs} runs"
+        )
     row = queries.get_finding(store, number)
     size = f"{row.reproducer_requests} requests, {row.reproducer_events} events"
     click.echo(
@@ -124,7 +133,7 @@ class FileNotebook:
         """Nothing to keep."""
 
     def reproducer(
-        self, finding: int, scenario: Scenario, steps: int, calls: int, state: str
+        self, finding: int, scenario: Scenario, steps: int, calls: int, state: State
     ) -> None:
         """Write the best so far."""
         if self.out is not None:
@@ -151,9 +160,7 @@ def _file(
     return EXIT_INTERRUPTED if stop.made else 0
 
 
-def _from_file(
-    source: str, scenario: Scenario, pair: Pair, notebook: FileNotebook
-) -> Reduction:
+def _from_file(source: str, scenario: Scenario, pair: Pair, notebook: FileNotebook) -> Reduction:
     traces = pair.run(scenario)
     verdict = judge(*traces)
     if verdict.verdict == "infra":

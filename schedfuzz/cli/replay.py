@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from schedfuzz.cli.options import db_option, json_option, print_json
-from schedfuzz.cli.screen import plain, show
+from schedfuzz.cli.screen import plain, print_table
 from schedfuzz.cli.sides import sides_table
 from schedfuzz.cli.source import load_scenario, start_pair
 from schedfuzz.corpus.errors import InfraError
@@ -82,7 +82,7 @@ def _print(verdict: Verdict, names: tuple[str, str], traces: tuple[Trace, Trace]
         for line in _story(trace):
             click.echo(plain(f"{name}: {line}"))
     if any(trace.steps for trace in traces):
-        show(sides_table(*names, *traces))
+        print_table(sides_table(*names, *traces))
 
 
 def _story(trace: Trace) -> list[str]:

@@ -13,7 +13,7 @@ from rich.table import Table
 UNLIMITED = 100_000
 
 
-def show(table: Table) -> None:
+def print_table(table: Table) -> None:
     """Print a table; not on a terminal, without wrapping and without trailing blanks."""
     terminal = sys.stdout.isatty()
     console = Console(

@@ -41,7 +41,8 @@ def _row(*sides: tuple[Step | None, Trace]) -> list[str]:
     same = cells[0] == cells[1] and free[0] == free[1]
     mark = VIOLATED if any(marks) else "" if same else DIFFERENT
     index = _joined([str(step.index) for step in steps if step])
-    events = _joined([", ".join(step.events) for step in steps if step])
+    events = _joined([", ".join(step.events) or "-" for step in steps if step])
+    events = "" if events == "-" else events
     return [mark, index, events, cells[0], free[0], cells[1], free[1]]
 
 

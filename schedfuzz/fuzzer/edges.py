@@ -51,11 +51,12 @@ def output_edges(engine: Engine, length: int) -> list[int]:
 def pool_edges(engine: Engine) -> list[int]:
     """Return edge values for num_blocks: pools that hold one, two, ... longest requests, sorted.
 
-    The null block takes one; a pool without it fits the longest request only on paper.
+    The null block takes one; the pool without it, which fits the longest request only on paper,
+    is within reach of `near`.
     """
     fit = blocks_for(engine.max_model_len, engine.block_size)
     half, all_seats = fit + fit // 2 + 1, engine.max_num_seqs * fit + 1
-    return sorted({fit, fit + 1, fit + 2, half, 2 * fit, 2 * fit + 1, all_seats})
+    return sorted({fit + 1, fit + 2, half, 2 * fit, 2 * fit + 1, all_seats})
 
 
 def budget_edges(engine: Engine) -> list[int]:

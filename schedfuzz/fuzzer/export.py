@@ -19,16 +19,18 @@ from schedfuzz.fuzzer.retell import accepted_drafts, retell
 
 WIDTH = 88
 
-_SHARES = "for req_id, num_tokens in scheduler_output.num_scheduled_tokens.items():"
 _DRAFTS = "len(scheduler_output.scheduled_spec_decode_tokens.get(req_id, ()))"
 # rule -> the lines that assert it on every scheduler output
 CHECKS: dict[str, list[str]] = {
-    "nonpositive-tokens": [_SHARES, "    assert num_tokens > 0, req_id"],
+    "nonpositive-tokens": [
+        "for req_id, num_tokens in scheduler_output.num_scheduled_tokens.items():",
+        "    assert num_tokens > 0, req_id",
+    ],
     "past-max-model-len": [
-        _SHARES,
-        "    # The scheduler has advanced num_computed_tokens by num_tokens already.",
+        "for req_id in scheduler_output.num_scheduled_tokens:",
+        "    # The scheduler has counted this step's tokens as computed already.",
         "    end = self.scheduler.requests[req_id].num_computed_tokens",
-        '    assert end + 1 <= MAX_MODEL_LEN, f"request {req_id}: no room for a sampled token"',
+        '    assert end + 1 <= MAX_MODEL_LEN, f"no room to sample for request {req_id}"',
     ],
     "token-total": [
         "total = sum(scheduler_output.num_scheduled_tokens.values())",
@@ -43,11 +45,11 @@ CHECKS: dict[str, list[str]] = {
         "assert len(scheduler_output.num_scheduled_tokens) <= seats",
     ],
     "draft-width": [
-        _SHARES,
+        "for req_id in scheduler_output.num_scheduled_tokens:",
         f"    assert {_DRAFTS} <= NUM_SPECULATIVE_TOKENS, req_id",
     ],
     "misplaced-sample": [
-        _SHARES,
+        "for req_id in scheduler_output.num_scheduled_tokens:",
         "    request = self.scheduler.requests[req_id]",
         f"    newest = request.num_computed_tokens - {_DRAFTS}",
         "    assert request.is_prefill_chunk or newest == request.num_tokens, req_id",
@@ -162,10 +164,13 @@ def _body(scenario: Scenario, violation: Violation, bad: Trace, good: Trace) -> 
 
 def _telling(item: Request | Event, scenario: Scenario) -> list[str]:
     if isinstance(item, Request):
-        prompt = _prompt(item)
-        extra = f", priority={item.priority}" if scenario.engine.policy == "priority" else ""
-        arguments = f'"{item.id}", prompt={prompt}, max_tokens={item.max_tokens}{extra}'
-        return [f"add_request(engine, {arguments})"]
+        arguments = [f'"{item.id}"', f"prompt={_prompt(item)}", f"max_tokens={item.max_tokens}"]
+        if scenario.engine.policy == "priority":
+            arguments.append(f"priority={item.priority}")
+        line = f"add_request(engine, {', '.join(arguments)})"
+        if len(line) <= WIDTH - 4:
+            return [line]
+        return ["add_request(", "    engine,", *(f"    {text}," for text in arguments), ")"]
     if isinstance(item, ResetPrefixCache):
         return [f"engine.reset_prefix_cache(reset_running_requests={item.preempt_running})"]
     assert isinstance(item, Abort)
@@ -175,16 +180,21 @@ def _telling(item: Request | Event, scenario: Scenario) -> list[str]:
 
 
 def _prompt(request: Request) -> str:
+    """Return an expression for the prompt's tokens: families and requests never share one."""
     prompt = request.prompt
     shared = prompt.length if prompt.shared is None else prompt.shared
-    family = prompt.family * 10_000
-    parts = []
-    if shared:
-        parts.append(f"list(range({family}, {family + shared}))")
-    if shared < prompt.length:
-        own = 1_000_000 * (request.id + 1)
-        parts.append(f"list(range({own}, {own + prompt.length - shared}))")
-    return " + ".join(parts)
+    own = 10_000 * (1001 + request.id)
+    parts = [
+        _tokens(10_000 * prompt.family, shared),
+        _tokens(own, prompt.length - shared),
+    ]
+    return " + ".join(part for part in parts if part)
+
+
+def _tokens(first: int, count: int) -> str:
+    if count < 2:
+        return f"[{first}]" * count
+    return f"list(range({first}, {first + count}))" if first else f"list(range({count}))"
 
 
 def _steps(count: int) -> str:

@@ -19,28 +19,30 @@ Shape = tuple[int, ...]
 
 def features(scenario: Scenario, before: Trace, after: Trace) -> set[int]:
     """Return the hashed features of a run, each in FIRST_HASHED .. MAP_SIZE - 1."""
-    found: set[int] = set()
     engine = scenario.engine
+    found: set[Shape] = set()
     same = before.steps == after.steps
     for trace in (before,) if same else (before, after):
-        previous: Shape = ()
+        story: Shape = ()
         for step in trace.steps:
-            shape = _shape(engine, step)
-            found.add(_slot((1, *shape)))
-            found.add(_slot((2, *previous[:5], *shape[:5])))
-            previous = shape
+            kinds = _kinds(step)
+            found.add((1, engine.async_scheduling, *kinds))
+            found.add((2, *story, *kinds[2:]))
+            found.add((3, *kinds[1:4], *_pressure(engine, step)))
+            story = kinds[2:]
             for share in step.scheduled:
-                found.add(_slot((3, *_edges(engine, share))))
+                found.add((4, engine.async_scheduling, *_near_limit(engine, share)))
+                found.add((5, *_near_block(engine, share)))
     if not same:
-        found.add(_slot((4, *_parting(engine, before, after))))
-    return found
+        found.add((6, *_parting(before, after)))
+    return {_slot(key) for key in found}
 
 
-def _parting(engine: Engine, before: Trace, after: Trace) -> Shape:
-    """Return the pair of shapes of the first step in which the sides differ."""
+def _parting(before: Trace, after: Trace) -> Shape:
+    """Return the pair of kinds of the first step in which the sides differ."""
     for one, two in zip(before.steps, after.steps, strict=False):
         if one != two:
-            return (*_shape(engine, one)[:6], *_shape(engine, two)[:6])
+            return (*_kinds(one), *_kinds(two))
     return ()
 
 
@@ -49,42 +51,38 @@ def _slot(key: tuple[int, ...]) -> int:
     return FIRST_HASHED + hash(key) % (MAP_SIZE - FIRST_HASHED)
 
 
-def _shape(engine: Engine, step: Step) -> Shape:
-    """Return kinds of requests, preemptions and ends, drafts, pool, queue, events and mode."""
+def _kinds(step: Step) -> Shape:
+    """Return which kinds of request met: running, new, resumed, preempted, finished, aborted."""
     counts = [0, 0, 0, 0]
-    drafted = partly = chunk = 0
     for share in step.scheduled:
         counts[PATHS[share.path]] += 1
-        drafted |= share.drafts > 0
-        partly |= 0 < share.sampled <= share.drafts
-        chunk |= share.sampled == 0
     return (
-        counts[1] > 0,
         min(counts[2], 2),
+        counts[1] > 0,
         counts[3] > 0,
         len(step.preempted) > 0,
         len(step.finished) > 0,
-        drafted + 2 * partly + 4 * chunk,
-        min(step.free_blocks, 2),
-        step.waiting > 0,
         len(step.events) > 0,
-        engine.async_scheduling,
     )
 
 
-def _edges(engine: Engine, share: Scheduled) -> tuple[int, ...]:
-    """Return how near a share ends to max_model_len and to a block's edge, by kind of share."""
-    end = share.start + share.tokens
-    room = engine.max_model_len - end
-    block = end % engine.block_size
-    near_block = block if block < 2 else 2 + (block == engine.block_size - 1)
+def _pressure(engine: Engine, step: Step) -> Shape:
+    """Return how short blocks, seats and queue are."""
+    return (min(step.free_blocks, 2), step.running == engine.max_num_seqs, step.waiting > 0)
+
+
+def _near_limit(engine: Engine, share: Scheduled) -> Shape:
+    """Return how far a share ends from max_model_len, in tokens within a draft window of it."""
+    room = engine.max_model_len - share.start - share.tokens
     window = 1 + engine.num_speculative_tokens
-    return (
-        PATHS[share.path],
-        min(max(room, -1), window + 1) if room <= window + 1 else window + 2,
-        near_block,
-        share.tokens == 1,
-        share.drafts > 0,
-        share.sampled > 0,
-        engine.async_scheduling,
-    )
+    return (PATHS[share.path], share.drafts > 0, min(max(room, -1), window + 1), share.sampled > 0)
+
+
+def _near_block(engine: Engine, share: Scheduled) -> Shape:
+    """Return how a share lies in its blocks, how long it is and how its drafts fared."""
+    size = engine.block_size
+    edge = (share.start + share.tokens) % size
+    length = 0 if share.tokens == 1 else 1 + (share.tokens > size)
+    fared = (share.sampled > 0) + (share.sampled > 1) + (share.sampled > share.drafts > 0)
+    place = edge if edge < 2 else 2 + (edge == size - 1)
+    return (PATHS[share.path], share.start % size == 0, place, length, share.drafts > 0, fared)

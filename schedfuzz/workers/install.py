@@ -16,11 +16,9 @@ import uv
 
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.workers.children import Signals, run_child
-from schedfuzz.workers.environment import PACKAGES, Environment
+from schedfuzz.workers.environment import EXTRAS, PACKAGES, Environment
 from schedfuzz.workers.home import Home
 
-# Beside the CPU torch the first three break vLLM's import; triton is 1 GB that no CPU path needs.
-CPU_EXCLUDES = ("torchvision", "torchaudio", "torchcodec", "triton")
 WARM_MODULES = ("vllm.v1.engine.core", "vllm.engine.arg_utils")
 WARM_CODE = "import vllm, {modules}; print('schedfuzz: vllm', vllm.__version__)"
 FULL_DISK_BYTES = 16 << 20
@@ -69,10 +67,10 @@ class Installer:
     def _resolve(self) -> None:
         """Write the lock: find-links first when it holds a torch wheel, then uv's own index."""
         wanted = self.env.dir / "requirements.in"
-        wanted.write_text(f"{PACKAGES[self.env.build]}=={self.env.release}\nmsgspec\n")
+        lines = (f"{PACKAGES[self.env.build]}=={self.env.release}", *EXTRAS)
+        wanted.write_text("".join(f"{line}\n" for line in lines))
         excludes = self.env.dir / "excludes.txt"
-        names = CPU_EXCLUDES if self.env.build == "cpu" else ()
-        excludes.write_text("".join(f"{name}\n" for name in names))
+        excludes.write_text("".join(f"{name}\n" for name in self.env.excludes()))
         command = self._uv(
             "pip", "compile", "--python", sys.executable, "--excludes", str(excludes),
             "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links",

@@ -10,7 +10,7 @@ from typing import Any
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Abort, Event, Scenario
 from schedfuzz.corpus.tokens import expected_outputs
-from schedfuzz.corpus.trace import Output, Step, Trace, Violation
+from schedfuzz.corpus.trace import Kind, Output, Step, Trace, Violation
 from schedfuzz.workers.target import engine as seams
 from schedfuzz.workers.target.executor import SimulatedExecutor
 from schedfuzz.workers.target.faults import BrokenRule, Hang
@@ -65,7 +65,7 @@ class Drive:
             self.violations.append(broken.violation)
             self._record(0, [])
         except (Exception, Hang) as error:  # whatever vLLM raises is the finding
-            kind = "hang" if isinstance(error, Hang) else "crash"
+            kind: Kind = "hang" if isinstance(error, Hang) else "crash"
             rule = "cpu-limit" if kind == "hang" else type(error).__name__
             detail = seams.first_line(error) if kind == "crash" else str(error)
             self.violations.append(

@@ -1,0 +1,165 @@
+"""Bad input of every kind: one clear line on standard error, exit code 2, nothing on stdout."""
+
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command import schedfuzz
+from stories import SMALL
+
+from schedfuzz.cli.main import run
+from schedfuzz.corpus import codec
+
+PAIR = ("0.28.0", "0.29.0")
+GOOD = json.loads(codec.encode(SMALL))
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {
+        "SCHEDFUZZ_HOME": str(tmp_path / "home"),
+        "SCHEDFUZZ_DB": f"sqlite:///{tmp_path / 'errors.db'}",
+    }
+
+
+def refused(env: dict[str, str], *arguments: object, stdin: str = "") -> str:
+    result = schedfuzz(*arguments, env=env, stdin=stdin)
+    assert (result.returncode, result.stdout) == (2, ""), result
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def refused_here(env, monkeypatch, capfd) -> Callable[..., str]:
+    """The same without a process of its own, for tables of cases."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
+    def call(*arguments: object, stdin: str = "") -> str:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = run([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        return err.rstrip("\n")
+
+    return call
+
+
+def changed(part: str, **fields: object) -> str:
+    value = json.loads(json.dumps(GOOD))
+    node = value["requests"][0] if part == "requests" else value[part]
+    node.update(fields)
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("{", ("not valid JSON",)),
+        ("[]", ("array",)),
+        (changed("engine", warp=9), ("warp", "unknown field")),
+        (changed("engine", block_size=12), ("engine.block_size = 12", "must be one of")),
+        (changed("requests", max_tokens=0), ("requests[0].max_tokens = 0", "between 1 and")),
+        (changed("requests", max_tokens="9"), ("requests[0].max_tokens", '"9"')),
+        (json.dumps(GOOD | {"schema": 99}), ("schema 99", "upgrade")),
+    ],
+)
+def test_a_bad_scenario_is_named_with_its_cure(refused_here, tmp_path, text, parts) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(text)
+    line = refused_here("replay", file, *PAIR)
+    assert line.startswith(f"schedfuzz: {file}: ")
+    for part in parts:
+        assert part in line
+    piped = refused_here("replay", "-", *PAIR, stdin=text)
+    assert piped == line.replace(str(file), "standard input")
+
+
+def test_a_process_says_the_same_on_its_own_standard_error(env, tmp_path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(changed("engine", block_size=12))
+    line = refused(env, "replay", file, *PAIR)
+    assert line.startswith(f"schedfuzz: {file}: engine.block_size = 12: must be one of")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("replay", "missing.json", *PAIR),
+        ("minimize", "missing.json", *PAIR),
+        ("corpus", "import", *PAIR, "missing.json"),
+    ],
+)
+def test_a_missing_file(env, arguments) -> None:
+    assert "missing.json: no such scenario file" in refused(env, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("replay", "-", "banana", "0.29.0"),
+        ("replay", "-", "0.29.0", "banana"),
+        ("minimize", "x.json", "banana", "0.29.0"),
+        ("corpus", "path", "banana", "0.29.0"),
+        ("corpus", "merge", "0.28.0", "banana"),
+        ("targets", "add", "banana"),
+        ("hunt", "banana", "0.29.0", "--runs", "1"),
+    ],
+)
+def test_an_unknown_release(refused_here, arguments) -> None:
+    assert "'banana'" in refused_here(*arguments, stdin=codec.pretty(SMALL))
+
+
+@pytest.mark.parametrize("verb", [("show",), ("minimize",), ("replay",), ("export",)])
+def test_an_unknown_finding(refused_here, tmp_path, verb) -> None:
+    rest = {"replay": PAIR, "export": ("--out", tmp_path / "out")}.get(verb[0], ())
+    line = refused_here(*verb, "99", *rest)
+    assert "finding 99: not in sqlite://" in line
+    assert "`schedfuzz findings` lists them" in line
+
+
+def test_a_foreign_database_is_refused_and_left_alone(env, tmp_path) -> None:
+    file = tmp_path / "other.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+    before = file.read_bytes()
+    line = refused(env, "findings", "--db", f"sqlite:///{file}")
+    assert "other.db" in line
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_is_no_database(env, tmp_path) -> None:
+    file = tmp_path / "text.db"
+    file.write_text("not a database, but long enough to be looked at as one by its header" * 9)
+    assert "not a SQLite file" in refused(env, "show", "1", "--db", f"sqlite:///{file}")
+
+
+def test_a_home_that_cannot_be_used(env, tmp_path) -> None:
+    (tmp_path / "home").write_text("in the way")
+    line = refused(env, "corpus", "path", *PAIR)
+    assert str(tmp_path / "home") in line
+    assert "set SCHEDFUZZ_HOME to a writable directory" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("minimize", "1", "0.28.0"), "give both BEFORE and AFTER"),
+        (("minimize", "x.json"), "a SCENARIO file needs BEFORE and AFTER"),
+        (("minimize", "1", "--out", "x.json"), "--out is for a SCENARIO file"),
+        (("show", "first"), "'first'"),
+        (("show", "0"), "0 is not in the range"),
+        (("findings", "--verdict", "bad"), "'bad'"),
+        (("corpus", "merge", *PAIR, "nowhere"), "'nowhere'"),
+    ],
+)
+def test_bad_arguments_show_the_usage(capfd, arguments, part) -> None:
+    assert run(list(arguments)) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: schedfuzz ")
+    assert part in err.splitlines()[-1]
