@@ -20,3 +20,11 @@ def schedfuzz(
         [SCHEDFUZZ, *map(str, arguments)], capture_output=True, text=True, input=stdin,
         env={**os.environ, **(env or {})}, timeout=600, check=False,
     )  # fmt: skip
+
+
+def start(*arguments: object, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start one command and leave it running."""
+    return subprocess.Popen(
+        [SCHEDFUZZ, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, **env},
+    )  # fmt: skip

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from command import schedfuzz
-from stories import SMALL
+from fabricated import FIRST, SMALL, FakePair, trace
 
+from schedfuzz.cli import minimize as minimize_module
 from schedfuzz.cli.main import run
 from schedfuzz.corpus import codec
 
@@ -143,6 +144,20 @@ def test_a_home_that_cannot_be_used(env, tmp_path) -> None:
     line = refused(env, "corpus", "path", *PAIR)
     assert str(tmp_path / "home") in line
     assert "set SCHEDFUZZ_HOME to a writable directory" in line
+
+
+def test_a_corpus_with_nothing_to_merge(refused_here) -> None:
+    assert "no scenarios to merge; hunt first" in refused_here("corpus", "merge", *PAIR)
+
+
+def test_a_scenario_with_nothing_to_minimize(refused_here, monkeypatch, tmp_path) -> None:
+    clean = trace(FIRST)
+    monkeypatch.setattr(minimize_module, "start_pair", lambda *_: FakePair(clean, clean))
+    file, out = tmp_path / "clean.json", tmp_path / "out.json"
+    file.write_text(codec.pretty(SMALL))
+    line = refused_here("minimize", file, *PAIR, "--out", out)
+    assert line == f"schedfuzz: {file}: this pair says clean, so nothing can be minimized"
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from command import schedfuzz
-from stories import CONTRACT, FIRST, OTHER, SECOND, SMALL, trace
+from fabricated import CONTRACT, FIRST, OTHER, SECOND, SMALL, FakePair, trace
 
 from schedfuzz.cli import replay as replay_module
 from schedfuzz.cli.findings import findings, show
@@ -105,20 +105,6 @@ def test_a_transform_is_spelled_for_the_reader_to_complete(store: Store) -> None
 
 
 # -- replay on fabricated runs -------------------------------------------------------------------
-
-
-class FakePair:
-    def __init__(self, *traces: Trace) -> None:
-        self.traces = traces
-
-    def __enter__(self) -> "FakePair":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def run(self, scenario: object) -> tuple[Trace, ...]:
-        return self.traces
 
 
 def replayed(monkeypatch: pytest.MonkeyPatch, traces: tuple[Trace, Trace], *options: str) -> Result:

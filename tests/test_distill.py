@@ -1,8 +1,8 @@
 """What distilling a corpus promises: nothing is lost, nothing could be left out."""
 
+from fabricated import FIRST, OTHER, SECOND, SMALL, trace
 from hypothesis import given
 from hypothesis import strategies as st
-from stories import FIRST, OTHER, SECOND, SMALL, trace
 
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.fuzzer.distill import Entry, distill, lit

@@ -107,7 +107,9 @@ def merge(before: str, after: str, others: tuple[Path, ...], corpus_dir: Path | 
     written = {_write(directory, found[name]) for name in kept}
     for file in own.keys() - written:
         file.unlink(missing_ok=True)
-    click.echo(f"{directory}\t{len(own)} scenarios and {len(found)} in all\tkept {len(kept)}")
+    click.echo(
+        f"{directory}\t{len(own)} files, {len(found)} scenarios with the others\tkept {len(kept)}"
+    )
     return 0
 
 
@@ -116,6 +118,7 @@ def _distilled(found: Found, pair: Pair, stop: StopRequest) -> list[str]:
     entries: list[Entry] = []
     kept: list[str] = []
     said = time.monotonic()
+    say(f"running {len(found)} scenarios")
     for name, scenario in found.items():
         if stop.made:
             break

@@ -44,7 +44,9 @@ def findings(as_json: bool, db_url: str | None, **filters: str | None) -> None:
         wanted = "matches" if any(filters.values()) else "is stored yet"
         click.echo(f"no finding {wanted}; `schedfuzz hunt BEFORE AFTER` looks for some", err=True)
         return
-    table = Table(*COLUMNS, box=box.SIMPLE, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in COLUMNS:
+        table.add_column(name, no_wrap=name != "title", overflow="fold")
     for row in rows:
         size = f"{row.reproducer_requests}r {row.reproducer_events}e {row.reproducer_steps}s"
         cells = {"size": size, "title": plain(row.title)}

@@ -5,6 +5,7 @@ the first marked row is where the sides part.
 """
 
 from itertools import zip_longest
+from typing import Literal
 
 from rich import box
 from rich.table import Table
@@ -21,11 +22,12 @@ def sides_table(before: str, after: str, one: Trace, two: Trace) -> Table:
     A share reads `r1 new 48+2 (1 draft) ->2`: computed before the step, scheduled in it, drafts
     among those, tokens sampled. Marks: `!!` a rule broke in this step, `~` the sides differ.
     """
-    table = Table(box=box.SIMPLE, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("", "step", "events", before, "free", after, "free"):
-        table.add_column(heading, justify="right" if heading in ("step", "free") else "left")
+        justify: Literal["left", "right"] = "right" if heading in ("step", "free") else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
     for left, right in zip_longest(one.steps, two.steps):
-        table.add_row(*_row((left, one), (right, two)), end_section=False)
+        table.add_row(*_row((left, one), (right, two)))
     return table
 
 

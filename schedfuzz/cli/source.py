@@ -1,7 +1,7 @@
 """Nouns: source, stored pair.
 
-Where a verb takes its scenario from (a file, standard input or a finding) and how a finding's
-target names become targets again: a release's name is enough, a transform's holds no path.
+Where a verb takes its scenario from (a file, standard input or a finding) and its two targets: of
+a finding's stored names a release's is enough to start it, a transform's holds no path.
 """
 
 import os
@@ -22,7 +22,7 @@ from schedfuzz.workers.targets import Target, parse_target
 
 def finding_id(text: str) -> int | None:
     """Return the finding id that `text` is, or None for a file (`./12` is one too)."""
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def load_scenario(source: str, db_url: str | None) -> Scenario:

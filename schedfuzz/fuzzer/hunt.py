@@ -41,6 +41,21 @@ class Recorder(Notebook, Protocol):
         """Return the reductions that earlier hunts of this pair left."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a hunt is asked to do; limits that are None do not bound it.
+
+    `corpus[0]` receives new entries. In a self-check both sides are one target, and only a
+    difference between its two runs counts.
+    """
+
+    corpus: list[Path]
+    seed: int
+    seconds: float | None = None
+    runs: int | None = None
+    self_check: bool = False
+
+
 @dataclass
 class Totals:
     """What a hunt has done so far; times in seconds."""
@@ -62,16 +77,12 @@ class Hunt:
     """One hunt on a started pair; `run` may be called once per process (Atheris)."""
 
     def __init__(
-        self, pair: Pair, recorder: Recorder, corpus: list[Path], seed: int,
-        seconds: float | None, runs: int | None, tick: Callable[[Totals], None],
+        self, pair: Pair, recorder: Recorder, plan: Plan, tick: Callable[[Totals], None],
         stopping: Callable[[], bool],
     ) -> None:  # fmt: skip
         self.pair = pair
         self.recorder = recorder
-        self.corpus = corpus
-        self.seed = seed
-        self.limit_seconds = seconds
-        self.limit_runs = runs
+        self.plan = plan
         self.tick = tick
         self.totals = Totals()
         self.stopping = stopping
@@ -82,10 +93,15 @@ class Hunt:
 
     def run(self) -> Totals:
         """Hunt to the limits or until `stopping` says so, then close the open reductions."""
-        self._start = time.monotonic()
-        fuzz(self.execute, self.mutate, self.cross, self.corpus, self.seed)
-        self._show()
+        self.run_guided()
         self._close()
+        return self.totals
+
+    def run_guided(self) -> Totals:
+        """Hunt to the limits and leave the open reductions open."""
+        self._start = time.monotonic()
+        fuzz(self.execute, self.mutate, self.cross, self.plan.corpus, self.plan.seed)
+        self._show()
         return self.totals
 
     # -- the guide's callbacks -------------------------------------------------------------------
@@ -99,7 +115,7 @@ class Hunt:
             return None
         before, after = self.pair.run(scenario)
         self.totals.executions += 1
-        verdict = judge(before, after)
+        verdict = judge(before, after, self.plan.self_check)
         if verdict.verdict == "infra":
             self.totals.infra += 1
         elif verdict.verdict != "clean":
@@ -141,8 +157,14 @@ class Hunt:
             totals.last_new = self._elapsed()
             self._reductions.append(
                 Reduction(
-                    finding, verdict.verdict, verdict.fingerprint, scenario, steps, self.recorder
-                )
+                    finding,
+                    verdict.verdict,
+                    verdict.fingerprint,
+                    scenario,
+                    steps,
+                    self.recorder,
+                    self_check=self.plan.self_check,
+                )  # fmt: skip
             )
 
     def _reduce(self) -> None:
@@ -169,8 +191,8 @@ class Hunt:
     # -- totals ----------------------------------------------------------------------------------
 
     def _over(self) -> bool:
-        late = self.limit_seconds is not None and self._elapsed() >= self.limit_seconds
-        full = self.limit_runs is not None and self.totals.executions >= self.limit_runs
+        late = self.plan.seconds is not None and self._elapsed() >= self.plan.seconds
+        full = self.plan.runs is not None and self.totals.executions >= self.plan.runs
         return self.stopping() or late or full
 
     def _elapsed(self) -> float:

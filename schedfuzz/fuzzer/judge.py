@@ -8,20 +8,35 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Scheduled, Step, Trace, Verdict, VerdictName, Violation
 
 CLEAN = Verdict("clean")
 
 
-def judge(before: Trace, after: Trace) -> Verdict:
-    """Return what the pair of traces says; pure, so the same traces give the same verdict."""
+def judge(before: Trace, after: Trace, self_check: bool = False) -> Verdict:
+    """Return what the pair of traces says; pure, so the same traces give the same verdict.
+
+    In a self-check (one target on both sides) only differences count: what both runs break alike
+    is the target's own fault, which a hunt of another pair or of the target alone reports.
+    """
+    if self_check and _alike(before, after):
+        return CLEAN
     for trace in (before, after):
         if trace.outcome in ("infra", "unsupported"):
             return Verdict("infra", detail=trace.reason)
     if before.violations or after.violations:
         return _violated(before, after)
     return _diverged(before, after)
+
+
+def _alike(before: Trace, after: Trace) -> bool:
+    if "infra" in (before.outcome, after.outcome):
+        return False
+    one, two = (msgspec.structs.replace(trace, coverage=b"") for trace in (before, after))
+    return one == two
 
 
 def _violated(before: Trace, after: Trace) -> Verdict:

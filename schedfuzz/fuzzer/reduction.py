@@ -39,8 +39,10 @@ class Reduction:
     def __init__(
         self, finding: int, verdict: str, fingerprint: str, scenario: Scenario, steps: int,
         notebook: Notebook, calls_before: int = 0, budget: float | None = None,
+        self_check: bool = False,
     ) -> None:  # fmt: skip
         """Take up a finding's best scenario; `budget` is in calls (None: by its verdict)."""
+        self.self_check = self_check
         self.finding = finding
         self.verdict = verdict
         self.fingerprint = fingerprint
@@ -98,6 +100,6 @@ class Reduction:
 
     def _steps(self, scenario: Scenario, run: RunPair) -> int | None:
         before, after = run(scenario)
-        if judge(before, after).fingerprint != self.fingerprint:
+        if judge(before, after, self.self_check).fingerprint != self.fingerprint:
             return None
         return shorter(before, after)

@@ -55,6 +55,10 @@ class Pair:
     ) -> None:  # fmt: skip
         self.stop()
 
+    def on_incident(self, call: OnIncident) -> None:
+        """Name who hears of workers lost to the machine."""
+        self.before.on_incident = self.after.on_incident = call
+
     def stop(self) -> None:
         """End both targets' processes."""
         self.before.stop()

@@ -71,7 +71,7 @@ class TargetProcess:
 
     def spawn(self) -> None:
         """Start the zygote without waiting for it. Raises InfraError."""
-        options = {"coverage": self.coverage, **self.settings}
+        options = {"parent": os.getpid(), "coverage": self.coverage, **self.settings}
         if self.target.transform is not None:
             path, function = self.target.transform
             options["transform"] = [str(path), function]

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from schedfuzz.corpus.codec import decode
+from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.workers.target import wire
 from schedfuzz.workers.target.faults import Hang
@@ -25,6 +26,7 @@ from schedfuzz.workers.target.instrument import CoverageMap, install, load_trans
 EXIT_END_OF_JOBS = 0
 EXIT_RECYCLE = 10
 PR_SET_PDEATHSIG = 1
+WARM_UP_FACTOR = 10  # the first engine imports what later ones find imported
 
 # Two requests of one family, with and without what the lazily filled caches depend on.
 WARM_UP = (
@@ -37,6 +39,7 @@ WARM_UP = (
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
     """The command line of a target process, as JSON in argv[1]."""
 
+    parent: int
     coverage: bool = True
     transform: tuple[str, str] | None = None
     recycle_runs: int = 5000
@@ -46,17 +49,17 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
 
 def main() -> None:
     """Run the zygote until its jobs end or its supervisor is gone."""
-    die_with_parent()
+    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    die_with_parent(settings.parent)
     data_out = os.dup(1)
     os.dup2(2, 1)  # whatever vLLM prints goes to the log
-    settings = msgspec.json.decode(sys.argv[1], type=Settings)
     coverage = CoverageMap()
     try:
         transform = None
         if settings.transform is not None:
             transform = load_transform(Path(settings.transform[0]), settings.transform[1])
         install(coverage if settings.coverage else None, transform)
-        version = _warm_up()
+        version = _warm_up(settings.cpu_seconds)
     except Exception as error:
         wire.send(data_out, wire.Failed(f"{type(error).__name__}: {error}"[:500]))
         raise
@@ -67,15 +70,15 @@ def main() -> None:
         pass
 
 
-def _warm_up() -> str:
+def _warm_up(cpu_seconds: float) -> str:
     import vllm
 
     from schedfuzz.workers.target import engine as seams
-    from schedfuzz.workers.target.drive import run
 
     seams.quiet()
+    signal.signal(signal.SIGPROF, _raise_hang)
     for extra in ("", ',"async_scheduling":true', ',"num_speculative_tokens":1'):
-        trace = run(decode(WARM_UP % extra))
+        trace = _limited(decode(WARM_UP % extra), WARM_UP_FACTOR * cpu_seconds)
         if trace.outcome == "rejected":
             raise RuntimeError(f"the warm-up scenario was rejected: {trace.reason}")
     return str(vllm.__version__)
@@ -83,11 +86,12 @@ def _warm_up() -> str:
 
 def _fork_worker(settings: Settings, coverage: CoverageMap, data_out: int) -> bool:
     """Run one worker to its end; return whether another one is wanted."""
+    zygote = os.getpid()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            die_with_parent()
+            die_with_parent(zygote)
             status = Worker(settings, coverage, data_out).serve()
         finally:
             os._exit(status)
@@ -109,7 +113,6 @@ class Worker:
 
     def serve(self) -> int:
         """Answer jobs until the input ends or it is time to be recycled; return the exit code."""
-        signal.signal(signal.SIGPROF, _raise_hang)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides
         base = _resident_bytes()
         _limit_address_space(2 * self.settings.recycle_bytes)
@@ -123,28 +126,33 @@ class Worker:
         return EXIT_RECYCLE
 
     def _run(self, job: wire.Job) -> Trace:
-        from schedfuzz.workers.target.drive import run
-
         self.coverage.clear()
-        signal.setitimer(signal.ITIMER_PROF, self.settings.cpu_seconds)
         try:
-            trace = run(job.scenario)
+            trace = _limited(job.scenario, self.settings.cpu_seconds)
         except MemoryError:
             return Trace("infra", reason="out of memory")
         except Hang:
             return Trace("infra", reason="the CPU limit struck outside an engine step")
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
         if job.coverage and self.settings.coverage:
             return msgspec.structs.replace(trace, coverage=self.coverage.snapshot())
         return trace
 
 
-def die_with_parent() -> None:
+def _limited(scenario: Scenario, cpu_seconds: float) -> Trace:
+    from schedfuzz.workers.target.drive import run
+
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    try:
+        return run(scenario)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent dies, whatever kills that."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1 and os.environ.get("SCHEDFUZZ_PARENT") not in (None, "1"):
+    if os.getppid() != parent:  # it died before the kernel was asked
         os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Nouns: the seed bug, fabricated traces.
+"""Nouns: the seed bug, fabricated traces, fake pair.
 
 The scenario of the padding bug that separates 0.28.0 from 0.29.0, with bystanders to minimize
 away, and traces made by hand for what needs no vLLM.
@@ -39,3 +39,19 @@ def trace(*steps: Step, violations: tuple[Violation, ...] = ()) -> Trace:
 FIRST = step(0, Scheduled(0, "new", 0, 5, 0, 1, 1), delivered=((0, 1),), events=("arrive 0",))
 SECOND = step(1, Scheduled(0, "running", 5, 3, 2, 1, 1), finished=(0,), delivered=((0, 1),))
 OTHER = step(1, Scheduled(0, "running", 5, 1, 0, 1, 1), finished=(0,), delivered=((0, 1),))
+
+
+class FakePair:
+    """A pair whose every run gives the same traces."""
+
+    def __init__(self, *traces: Trace) -> None:
+        self.traces = traces
+
+    def __enter__(self) -> "FakePair":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, scenario: object) -> tuple[Trace, ...]:
+        return self.traces

@@ -1,0 +1,90 @@
+"""Nouns: deliberate faults.
+
+Source transforms that break a correct release in one known way while it is imported. Nothing of
+vLLM's source stands here: a fault is found by the shape of the statement it changes. Each transform
+ends with an error when it found nothing to break, so that a test cannot pass by missing.
+"""
+
+import ast
+from collections.abc import Callable
+
+SCHEDULER = "vllm.v1.core.sched.scheduler"
+BLOCK_POOL = "vllm.v1.core.block_pool"
+
+
+def careless_fix(name: str, tree: ast.Module) -> ast.Module:
+    """A padded request without room is left in the queue instead of being run unpadded.
+
+    0.28.0 leaves it there one token too late; 0.29.0 runs it unpadded, in the branch this adds to.
+    """
+    if name != SCHEDULER:
+        return tree
+    return _changed(tree, _break_without_room)
+
+
+def _break_without_room(node: ast.AST) -> bool:
+    if not isinstance(node, ast.If) or "max_model_len" not in ast.unparse(node.test):
+        return False
+    if "request_token_budget" in ast.unparse(node.test):
+        for part in ast.walk(node.test):
+            if isinstance(part, ast.Compare) and "max_model_len" in ast.unparse(part):
+                part.ops = [ast.GtE()]
+                return True
+    if "padded_num_tokens" in ast.unparse(node.test) and not node.orelse:
+        node.orelse = [ast.Break()]
+        return True
+    return False
+
+
+def blocks_not_touched(name: str, tree: ast.Module) -> ast.Module:
+    """A prefix hit does not hold its blocks, so they are given to somebody else."""
+    return _emptied(tree, "touch") if name == BLOCK_POOL else tree
+
+
+def blocks_not_freed(name: str, tree: ast.Module) -> ast.Module:
+    """Finished requests keep their blocks."""
+    return _emptied(tree, "free_blocks") if name == BLOCK_POOL else tree
+
+
+def endless_schedule(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler spins when a third request is there."""
+    spin = "while len(self.requests) > 2:\n    pass"
+    return _prefixed(tree, "schedule", spin) if name == SCHEDULER else tree
+
+
+def dying_process(name: str, tree: ast.Module) -> ast.Module:
+    """The process aborts when a third request is there, as after a fault in native code."""
+    die = "if len(self.requests) > 2:\n    import os\n    os.abort()"
+    return _prefixed(tree, "schedule", die) if name == SCHEDULER else tree
+
+
+def killed_process(name: str, tree: ast.Module) -> ast.Module:
+    """The process is killed when a third request is there, as by the out-of-memory killer."""
+    die = "if len(self.requests) > 2:\n    import os\n    os.kill(os.getpid(), 9)"
+    return _prefixed(tree, "schedule", die) if name == SCHEDULER else tree
+
+
+def _changed(tree: ast.Module, change: Callable[[ast.AST], bool]) -> ast.Module:
+    if sum(change(node) for node in ast.walk(tree)) != 1:
+        raise ValueError("the fault did not find the one place it changes")
+    return tree
+
+
+def _emptied(tree: ast.Module, function: str) -> ast.Module:
+    def empty(node: ast.AST) -> bool:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            node.body = [ast.Return()]
+            return True
+        return False
+
+    return _changed(tree, empty)
+
+
+def _prefixed(tree: ast.Module, function: str, code: str) -> ast.Module:
+    def prefix(node: ast.AST) -> bool:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            node.body = ast.parse(code).body + node.body
+            return True
+        return False
+
+    return _changed(tree, prefix)

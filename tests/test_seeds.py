@@ -1,0 +1,65 @@
+"""The scenarios that schedfuzz brings along: readable, clean, each one what its name says."""
+
+from collections.abc import Callable
+
+import pytest
+
+from schedfuzz.cli.hunt import seed_corpus
+from schedfuzz.cli.source import start_pair
+from schedfuzz.corpus import codec
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Scheduled, Trace
+from schedfuzz.fuzzer.judge import CLEAN, judge
+from schedfuzz.workers.targets import parse_target
+
+FILES = sorted(seed_corpus().glob("*"))
+
+
+def shares(trace: Trace) -> list[Scheduled]:
+    return [share for step in trace.steps for share in step.scheduled]
+
+
+def happened(trace: Trace) -> set[str]:
+    return {event for step in trace.steps for event in step.events}
+
+
+def partly_accepted(trace: Trace) -> bool:
+    return any(0 < share.sampled <= share.drafts for share in shares(trace))
+
+
+def preempted(trace: Trace) -> bool:
+    resumed = any(share.path == "resumed" for share in shares(trace))
+    return resumed and any(step.preempted for step in trace.steps)
+
+
+SHOWS: dict[str, Callable[[Trace], bool]] = {
+    "abort_in_flight": lambda trace: "abort 0 in flight" in happened(trace),
+    "async_speculation": partly_accepted,
+    "chunked_prefill": lambda trace: any(not share.sampled for share in shares(trace)),
+    "prefix_sharing": lambda trace: any(x.path == "new" and x.start for x in shares(trace)),
+    "priority_preemption": preempted,
+    "reset_under_load": lambda trace: "reset preempting" in happened(trace) and preempted(trace),
+    "seats_saturated": lambda trace: any(step.waiting for step in trace.steps),
+    "speculation_under_pressure": lambda trace: preempted(trace) and partly_accepted(trace),
+}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_seed_is_pretty_and_far_from_max_model_len(file) -> None:
+    scenario = codec.load(file)
+    assert file.read_text() == codec.pretty(scenario)
+    engine = scenario.engine
+    longest = max(request.prompt.length + request.max_tokens for request in scenario.requests)
+    assert longest + 2 * engine.num_speculative_tokens <= engine.max_model_len - 32
+
+
+@pytest.mark.vllm
+def test_seeds_are_clean_and_show_what_they_are_named_for(environment_028, environment_029) -> None:
+    seeds: dict[str, Scenario] = {file.stem: codec.load(file) for file in FILES}
+    assert set(seeds) == set(SHOWS)
+    with start_pair(parse_target("0.28.0"), parse_target("0.29.0")) as pair:
+        for name, scenario in seeds.items():
+            before, after = pair.run(scenario)
+            assert judge(before, after) == CLEAN, name
+            assert SHOWS[name](before), name
+            assert before.outcome == "finished"
