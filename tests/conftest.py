@@ -5,12 +5,14 @@ is built the first time a test asks for it.
 """
 
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from command import SCHEDFUZZ
 
 from schedfuzz.workers.build import ensure
 from schedfuzz.workers.environment import Environment
@@ -71,3 +73,33 @@ def fake_uv(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return make
+
+
+@pytest.fixture
+def own_home(shared_home: Home, tmp_path: Path, environment_028, environment_029) -> Home:
+    """A home of the test's own, with the ready environments of the shared one."""
+    root = tmp_path / "home"
+    root.mkdir()
+    (root / "targets").symlink_to(shared_home.targets)
+    return Home.locate(root)
+
+
+@pytest.fixture
+def start(own_home: Home) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start commands in `own_home`, each leading a process group; kill what is left of them."""
+    env = {"SCHEDFUZZ_HOME": str(own_home.root), "SCHEDFUZZ_DB": own_home.database_url}
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [SCHEDFUZZ, *map(str, arguments)], env={**os.environ, **env}, process_group=0,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

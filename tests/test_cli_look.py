@@ -14,6 +14,7 @@ from schedfuzz.cli.main import run
 from schedfuzz.cli.replay import replay
 from schedfuzz.cli.sides import sides_table
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Trace, Verdict
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store, open_store
@@ -28,8 +29,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return open_store(f"sqlite:///{tmp_path / 'look.db'}")
 
 
-def add(store: Store, name: str, kind: str, title: str = "a title", before: str = "0.28.0") -> int:
-    verdict = Verdict(name, kind, "a-rule", f"{name}-{kind}-{title[:4]}", title, "a detail")  # type: ignore[arg-type]
+def add(
+    store: Store, name: str, kind: str, title: str = "a title", before: str = "0.28.0",
+    rule: str = "a-rule",
+) -> int:  # fmt: skip
+    verdict = Verdict(name, kind, rule, f"{name}-{kind}-{title[:4]}", title, "a detail")  # type: ignore[arg-type]
     hunt = queries.start_hunt(store, before, "0.29.0", 1, {})
     return queries.record_verdict(
         store, hunt, before, "0.29.0", verdict, SMALL, 3, 17, 2.5
@@ -75,12 +79,13 @@ def test_no_finding_says_so_and_leaves_stdout_empty(store: Store) -> None:
 
 
 def test_show_tells_the_whole_story(store: Store) -> None:
-    number = add(store, "fixed", "contract")
+    number = add(store, "fixed", "contract", rule="seats")
     queries.record_confirmation(store, number, 3, 2)
     queries.save_reproducer(store, number, SMALL, 2, 41, "partial")
     text = look("show", str(number)).stdout
     for part in (
-        "a title", "a detail", "fixed  contract  a-rule", "0.28.0 and 0.29.0", "1 times",
+        "a title", "a detail", "fixed  contract  seats", "0.28.0 and 0.29.0", "1 times",
+        f"the rule: {RULES['seats'][1]}\n",
         "17 executions, 2.5 s", "2 of 3 runs", "partial, 41 calls", codec.pretty(SMALL),
         f"schedfuzz replay {number} 0.28.0 0.29.0", f"schedfuzz export {number} --out",
         f"schedfuzz minimize {number}\n",
@@ -162,8 +167,9 @@ def test_what_could_not_be_run_is_a_fault_not_a_verdict(monkeypatch, capsys, tmp
 def test_the_reason_stands_on_top_of_the_steps(monkeypatch) -> None:
     lines = replayed(monkeypatch, (BROKEN, GOOD)).stdout.splitlines()
     assert lines[0].startswith("fixed  contract  token-budget  ")
-    assert lines[2].startswith("0.28.0: step 1, r0: contract: ")
-    assert lines[2].endswith(": 9 > 8")
+    sentence = RULES["token-budget"][1]
+    broken = f"0.28.0: step 1, r0: contract: token-budget (running request): {sentence}: 9 > 8"
+    assert lines[2] == broken
     rows = [" ".join(line.split()) for line in lines if line.startswith(" !!")]
     assert rows == ["!! 1 r0 running 5+1 ->1 7 r0 running 5+3 (2 drafts) ->1 7"]
     assert sum("!! token-budget" in line for line in lines) == 1

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from schedfuzz.corpus.trace import Output, Scheduled, Step, Trace, Violation
-from schedfuzz.fuzzer.judge import judge, shorter
+from schedfuzz.fuzzer.judge import judge, shorter, title
 
 SHARE = Scheduled(0, "new", 0, 5, 0, 1, 1)
 STEP = Step(0, (SHARE,), (), (), ((0, 1),), 1, 0, 8)
@@ -52,6 +52,14 @@ def test_rule_path_function_and_direction_split_findings() -> None:
         trace = replace(BAD, violations=(replace(OVERRUN, **change),))
         prints.add(judge(trace, FINE).fingerprint)
     assert len(prints) == 5
+
+
+def test_a_title_is_short_and_stable() -> None:
+    assert title(OVERRUN) == "past-max-model-len (new request)"
+    assert title(replace(OVERRUN, path="")) == "past-max-model-len"
+    crash = Violation("crash", "KeyError", "KeyError: 3", 2, 0, "new", "vllm.a.b:Pool.free")
+    assert title(crash) == "KeyError in Pool.free"
+    assert title(replace(crash, function="")) == "KeyError"
 
 
 def test_the_first_violation_names_the_finding() -> None:

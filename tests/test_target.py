@@ -155,6 +155,12 @@ def test_blocks_that_are_never_freed_are_a_leak(shared_home: Home) -> None:
     assert [(v.kind, v.rule) for v in trace.violations] == [("leak", "blocks-left")]
 
 
+def test_a_token_that_is_not_the_requests_own_is_corruption(shared_home: Home) -> None:
+    trace = broken(shared_home, "0.29.0", "wrong_token", two_requests(40))
+    assert [(v.kind, v.rule) for v in trace.violations] == [("corruption", "output")]
+    assert trace.violations[0].detail == "its output differs from its own continuation at token 0"
+
+
 def test_an_endless_loop_is_a_hang_named_by_its_function(shared_home: Home) -> None:
     trace = broken(shared_home, "0.29.0", "endless_schedule", two_requests(), cpu_seconds=1.0)
     assert trace.violations[0].kind == "hang"

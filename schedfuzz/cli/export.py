@@ -4,8 +4,10 @@ A case leaves the house only after plain pytest has run it in both targets' envi
 failed where it must and passed where it must.
 """
 
+import os
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import click
@@ -23,6 +25,7 @@ from schedfuzz.fuzzer.judge import judge
 from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import Home, make_directory
 from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.target.main import die_with_parent
 
 PYTEST_SECONDS = 600
 PASSED, FAILED = 0, 1  # pytest's exit codes
@@ -96,7 +99,7 @@ def _verify(finding: Finding, file: Path, environment: Environment, wanted: int)
     try:
         answer = subprocess.run(
             command, env=environment.variables(), cwd=file.parent, capture_output=True, text=True,
-            timeout=PYTEST_SECONDS,
+            timeout=PYTEST_SECONDS, preexec_fn=partial(die_with_parent, os.getpid()),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise InfraError(

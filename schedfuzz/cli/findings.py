@@ -17,6 +17,7 @@ from schedfuzz.cli.screen import plain, print_table
 from schedfuzz.cli.source import reproducer, typed_name
 from schedfuzz.cli.status import ORDER
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import KINDS
 from schedfuzz.db import queries
 from schedfuzz.db.models import Finding, FindingStatus
@@ -70,6 +71,8 @@ def show(finding: int, as_json: bool, db_url: str | None) -> None:
         print_json(_as_object(row))
         return
     click.echo(f"finding {row.id}: {plain(row.title)}")
+    if row.rule in RULES:
+        click.echo(f"the rule: {RULES[row.rule][1]}")
     if row.detail:
         click.echo(f"first seen with {plain(row.detail)}")
     click.echo()

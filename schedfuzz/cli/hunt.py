@@ -1,7 +1,7 @@
 """Nouns: hunt command.
 
-Builds what is missing, hunts, and leaves with the findings stored. Ctrl-C and SIGTERM end it as its
-time limit would: what is open is stored and the next hunt of the pair goes on from there.
+Builds what is missing, hunts, and leaves with the findings stored. Ctrl-C, SIGTERM and SIGHUP end
+it as its time limit would: what is open is stored and the next hunt of the pair goes on from there.
 """
 
 import secrets
@@ -21,6 +21,7 @@ from schedfuzz.workers.targets import parse_target
 
 DEFAULT_SECONDS = 300.0
 EXIT_FINDINGS = 3
+OTHER_PLACE = "name another place"
 A_PATH = click.Path(path_type=Path)
 
 
@@ -72,17 +73,18 @@ def hunt(
     if corpus_dir is None:
         corpus = [home.corpus(one.name, two.name), seed_corpus()]
     else:
-        corpus = [make_directory(corpus_dir)]
+        corpus = [make_directory(corpus_dir, OTHER_PLACE)]
     if json_file is not None:
         _check_writable(json_file)
     if export_dir is not None:
-        make_directory(export_dir)
+        make_directory(export_dir, OTHER_PLACE)
     plan = Plan(
         corpus,
         secrets.randbelow(2**31 - 2) if seed is None else seed,
         DEFAULT_SECONDS if seconds is None and runs is None else seconds,
         runs,
         self_check=after is not None and one == two,
+        artifacts=home.logs,
     )
     store = open_store(db_url or home.database_url)
     rows = Session(home, store, one, two, plan, console()).run(json_file, export_dir)
@@ -96,8 +98,9 @@ def seed_corpus() -> Path:
 
 
 def _check_writable(path: Path) -> None:
-    make_directory(path.absolute().parent)
+    if not path.absolute().parent.is_dir():
+        make_directory(path.absolute().parent, OTHER_PLACE)
     try:
-        path.touch()
+        path.open("ab").close()
     except OSError as error:
         raise InputError(f"{path}: cannot write it ({error.strerror}); name another file") from None

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import traceback
+from typing import Any
 
 import click
 
@@ -19,15 +20,28 @@ from schedfuzz.cli.findings import findings, show
 from schedfuzz.cli.hunt import hunt
 from schedfuzz.cli.minimize import minimize
 from schedfuzz.cli.replay import replay
+from schedfuzz.cli.signals import EXIT_INTERRUPTED, leave_on_signals
 from schedfuzz.cli.targets import targets
 from schedfuzz.corpus.errors import InfraError, InputError
 
 EXIT_FAULT = 1
 EXIT_INPUT = 2
-EXIT_INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Verbs(click.Group):
+    """The verbs; an interrupt leaves them without the blank line that click would print."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen verb."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+@click.group(
+    cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Differential fuzzing of vLLM's scheduler.
@@ -43,6 +57,8 @@ for command in (hunt, replay, minimize, findings, show, export, targets, corpus)
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    _open_standard_streams()
+    leave_on_signals()
     code = run(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -52,6 +68,16 @@ def main() -> None:
     sys.exit(code)
 
 
+def _open_standard_streams() -> None:
+    """Give a closed standard stream to the null device, before a database gets its number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+
+
 def run(arguments: list[str]) -> int:
     """Run one command; every error becomes one line on standard error and an exit code."""
     try:
@@ -59,13 +85,14 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.Abort:
-        return EXIT_INTERRUPTED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except SystemExit as stop:
+        if stop.code == EXIT_FAULT:
+            return EXIT_FAULT
+        return _say("interrupted", EXIT_INTERRUPTED)
     except click.ClickException as error:
-        error.show()
-        return EXIT_INPUT
+        return _usage(error)
     except InputError as error:
         return _say(str(error), EXIT_INPUT)
     except InfraError as error:
@@ -80,6 +107,19 @@ def run(arguments: list[str]) -> int:
         return _fault()
     except Exception:
         return _fault()
+
+
+def _usage(error: click.ClickException) -> int:
+    """Say what is wrong with the arguments, and where the right ones stand, in one line."""
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        error.show()
+        return EXIT_INPUT
+    path = "schedfuzz"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        path = error.ctx.command_path
+    said = " ".join(error.format_message().split()).rstrip(".")
+    click.echo(f"{path}: {said}; see `{path} --help`", err=True)
+    return EXIT_INPUT
 
 
 def _say(line: str, code: int) -> int:

@@ -27,10 +27,12 @@ from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.db import queries
 from schedfuzz.fuzzer.judge import judge, shorter
-from schedfuzz.fuzzer.reduction import Reduction, State
+from schedfuzz.fuzzer.reduction import Budget, Reduction, State
 from schedfuzz.workers.home import make_directory
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.targets import parse_target
+
+UNLIMITED = Budget(math.inf, math.inf)  # what bounds this verb are its own options
 
 LINE_SECONDS = 10.0
 
@@ -103,7 +105,7 @@ def _finding(
     recorder = DatabaseRecorder(store, row.hunt_id, row.before, row.after)
     reduction = Reduction(
         row.id, row.verdict, row.fingerprint, reproducer(row), row.reproducer_steps, recorder,
-        row.minimize_calls, budget=math.inf,
+        row.minimize_calls, budget=UNLIMITED,
     )  # fmt: skip
     with start_pair(*targets) as pair, stop_on_signals() as stop:
         _reduce(reduction, pair, Limits(seconds, calls, stop))
@@ -171,7 +173,7 @@ def _from_file(source: str, scenario: Scenario, pair: Pair, notebook: FileNotebo
     steps = shorter(*traces)
     notebook.reproducer(0, scenario, steps, 0, "running")
     return Reduction(
-        0, verdict.verdict, verdict.fingerprint, scenario, steps, notebook, budget=math.inf
+        0, verdict.verdict, verdict.fingerprint, scenario, steps, notebook, budget=UNLIMITED
     )
 
 

@@ -3,6 +3,7 @@
 What several commands take is declared once: the database, machine-readable output, the pair.
 """
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -36,5 +37,18 @@ def print_json(value: Any) -> None:
 
 def console() -> Console:
     """Return a console on its own copy of standard error, which libFuzzer's noise cannot reach."""
-    stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1)
+    raw = _Lasting(os.dup(sys.stderr.fileno()), "w")
+    stream = io.TextIOWrapper(
+        io.BufferedWriter(raw), sys.stderr.encoding, errors="backslashreplace", line_buffering=True
+    )
     return Console(file=stream, highlight=False)
+
+
+class _Lasting(io.FileIO):
+    """Loses what cannot be written: a hunt outlives the terminal or pipe that it reports to."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)

@@ -8,18 +8,23 @@ import time
 from collections.abc import Iterable
 
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store
-from schedfuzz.db.models import MinimizeState
+from schedfuzz.db.models import HuntState, MinimizeState
 from schedfuzz.fuzzer.reduction import Reduction
 
 UPDATE_SECONDS = 5.0
+KEPT_INCIDENTS = 100  # of one hunt: a broken machine would fill the disk
 
 
 class DatabaseRecorder:
-    """The hunt's recorder; `first` keeps this hunt's own (executions, seconds) per finding."""
+    """The hunt's recorder.
+
+    `first` keeps this hunt's own (executions, seconds) per finding, `done` its latest totals.
+    """
 
     def __init__(self, store: Store, hunt: int, before: str, after: str) -> None:
         self.store = store
@@ -27,6 +32,9 @@ class DatabaseRecorder:
         self.before = before
         self.after = after
         self.first: dict[int, tuple[int, float]] = {}
+        self.done = (0, 0.0)
+        self.finished = False
+        self._incidents = 0
         self._updated = 0.0
 
     def sighting(
@@ -43,7 +51,10 @@ class DatabaseRecorder:
     def unfinished(self) -> Iterable[Reduction]:
         """Return the reductions that earlier hunts of this pair left."""
         for row in queries.unfinished_minimizations(self.store, self.before, self.after):
-            scenario = codec.decode(row.reproducer.data, f"finding {row.id}")
+            try:
+                scenario = codec.decode(row.reproducer.data)
+            except InputError:
+                continue  # stored under other rules: no reason to refuse every later hunt
             yield Reduction(
                 row.id, row.verdict, row.fingerprint, scenario, row.reproducer_steps, self,
                 row.minimize_calls,
@@ -61,11 +72,20 @@ class DatabaseRecorder:
 
     def incident(self, what: str, detail: str, scenario: Scenario | None) -> None:
         """Store a fault of the machine, with the scenario that met it."""
-        target = detail.split(":", 1)[0]
+        self._incidents += 1
+        if self._incidents > KEPT_INCIDENTS:
+            return
+        target = detail.partition(": ")[0]
         queries.record_incident(self.store, self.hunt, target, what, detail, scenario)
+
+    def finish(self, state: HuntState) -> None:
+        """Store the final totals and how the hunt ended."""
+        queries.finish_hunt(self.store, self.hunt, state, *self.done)
+        self.finished = True
 
     def progress(self, executions: int, seconds: float) -> None:
         """Store the hunt's totals now and then."""
+        self.done = (executions, seconds)
         if time.monotonic() - self._updated > UPDATE_SECONDS:
             self._updated = time.monotonic()
             queries.update_hunt(self.store, self.hunt, executions, seconds)

@@ -13,6 +13,7 @@ from schedfuzz.cli.screen import plain, print_table
 from schedfuzz.cli.sides import sides_table
 from schedfuzz.cli.source import load_scenario, start_pair
 from schedfuzz.corpus.errors import InfraError
+from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Step, Trace, Verdict
 from schedfuzz.fuzzer.judge import judge, title
 from schedfuzz.workers.targets import parse_target
@@ -91,5 +92,6 @@ def _story(trace: Trace) -> list[str]:
     lines = [f"{trace.outcome} after {len(trace.steps)} steps{why}"]
     for item in trace.violations:
         who = "" if item.request is None else f", r{item.request}"
-        lines.append(f"step {item.step}{who}: {item.kind}: {title(item)}: {item.detail}")
+        rule = f": {RULES[item.rule][1]}" if item.rule in RULES else ""
+        lines.append(f"step {item.step}{who}: {item.kind}: {title(item)}{rule}: {item.detail}")
     return lines

@@ -16,14 +16,14 @@ from rich.console import Console
 
 from schedfuzz.cli.export import export_finding
 from schedfuzz.cli.recorder import DatabaseRecorder
-from schedfuzz.cli.signals import stop_on_signals
+from schedfuzz.cli.signals import StopRequest, stop_on_signals
 from schedfuzz.cli.status import Status, closing_block
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store
-from schedfuzz.db.models import Finding, HuntState
+from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Hunt, Plan, Totals
-from schedfuzz.workers.home import Home
+from schedfuzz.workers.home import Home, trim_log
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.targets import Target
 
@@ -41,40 +41,57 @@ class Session:
 
     def run(self, json_file: Path | None, export_dir: Path | None) -> list[Finding]:
         """Return the findings sighted by this hunt, written to `json_file` and exported."""
-        names = self.before.name, self.after.name
-        options = {"time": self.plan.seconds, "runs": self.plan.runs}
         pair = Pair(self.before, self.after, self.home, self.say)
-        number = queries.start_hunt(self.store, *names, self.plan.seed, options)
-        recorder = DatabaseRecorder(self.store, number, *names)
-        pair.on_incident(recorder.incident)
-        self.say(f"starting {names[0]} and {names[1]} …")
-        status = Status(self.console, " ".join(names), self.plan.corpus[0], self.plan.seed)
-        with pair:
-            totals, interrupted = self._hunt(pair, recorder, status)
-            state: HuntState = "interrupted" if interrupted else "done"
-            queries.finish_hunt(self.store, number, state, totals.executions, totals.seconds)
-            rows = [queries.get_finding(self.store, finding) for finding in sorted(totals.findings)]
-            closing_block(self.console, status, totals, rows, self._spelling())
-            if json_file is not None:
-                json_file.write_bytes(msgspec.json.encode(self._result(totals, rows, recorder)))
-            if export_dir is not None and not interrupted:
-                self._export(rows, pair, export_dir)
+        with self._stored() as recorder:
+            pair.on_incident(recorder.incident)
+            self.say(f"starting {recorder.before} and {recorder.after} …")
+            with pair:
+                with stop_on_signals() as stop:
+                    rows = self._hunt(pair, recorder, json_file, stop)
+                if export_dir is not None and not stop.made:
+                    self._export(rows, pair, export_dir)
         return rows
 
     def say(self, line: str) -> None:
         """Print one plain line."""
         self.console.print(line, markup=False, soft_wrap=True)
 
-    def _hunt(self, pair: Pair, recorder: DatabaseRecorder, status: Status) -> tuple[Totals, bool]:
+    @contextlib.contextmanager
+    def _stored(self) -> Iterator[DatabaseRecorder]:
+        """Store the hunt as running; whatever ends it early leaves it interrupted."""
+        names = self.before.name, self.after.name
+        options = {"time": self.plan.seconds, "runs": self.plan.runs}
+        number = queries.start_hunt(self.store, *names, self.plan.seed, options)
+        recorder = DatabaseRecorder(self.store, number, *names)
+        try:
+            yield recorder
+        except BaseException:
+            if not recorder.finished:
+                with contextlib.suppress(InfraError):
+                    recorder.finish("interrupted")
+            raise
+
+    def _hunt(
+        self, pair: Pair, recorder: DatabaseRecorder, json_file: Path | None, stop: StopRequest
+    ) -> list[Finding]:
+        """Hunt, then store, show and write the result."""
+        names = f"{recorder.before} {recorder.after}"
+        status = Status(self.console, names, self.plan.corpus[0], self.plan.seed)
+
         def tick(totals: Totals) -> None:
             status.restarts = pair.restarts
             recorder.progress(totals.executions, totals.seconds)
             status.show(totals)
 
-        log = self.home.logs / "libfuzzer.log"
-        with status, stop_on_signals() as stop, _quiet(log):
-            hunt = Hunt(pair, recorder, self.plan, tick, lambda: stop.made)
-            return hunt.run(), stop.made
+        with status, _quiet(self.home.logs / "libfuzzer.log"):
+            totals = Hunt(pair, recorder, self.plan, tick, lambda: stop.made).run()
+        recorder.finish("interrupted" if stop.made else "done")
+        rows = [queries.get_finding(self.store, finding) for finding in sorted(totals.findings)]
+        closing_block(self.console, status, totals, rows, self._spelling())
+        if json_file is not None:
+            result = self._result(totals, rows, recorder) | {"restarts": pair.restarts}
+            _write(json_file, msgspec.json.encode(result))
+        return rows
 
     def _spelling(self) -> str:
         alone = self.before == self.after and not self.plan.self_check
@@ -107,10 +124,19 @@ class Session:
                 self.say(f"not exported: {error}")
 
 
+def _write(path: Path, data: bytes) -> None:
+    # In place and not by a rename: it may be a pipe or a device.
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write it ({error.strerror}); name another file") from None
+
+
 @contextlib.contextmanager
 def _quiet(log: Path) -> Iterator[None]:
     """Send what libFuzzer and Atheris print on both standard streams to a log file."""
     sys.stdout.flush()
+    trim_log(log)
     saved = {number: os.dup(number) for number in (1, 2)}
     with log.open("ab") as file:
         for number in saved:

@@ -29,7 +29,7 @@ class Status:
         self.seed = seed
         self.restarts = 0
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._plain = time.monotonic()
+        self._plain = -PLAIN_SECONDS  # the first line is due at once
 
     def __enter__(self) -> "Status":
         if self._live is not None:
@@ -58,7 +58,7 @@ class Status:
         return [
             (totals.state, f"{totals.seconds:.0f} s"),
             ("executions", f"{totals.executions} ({rate:.0f}/s)"),
-            ("corpus", str(sum(1 for _ in self.corpus.iterdir()))),
+            ("corpus", str(_entries(self.corpus))),
             ("coverage", f"{totals.sites[0]}+{totals.sites[1]} sites, {totals.features} features"),
             ("findings", verdict_counts(totals)),
             ("minimizing", str(totals.open_reductions)),
@@ -74,6 +74,13 @@ class Status:
         for name, value in self._facts(totals):
             table.add_row(name, value)
         return table
+
+
+def _entries(folder: Path) -> int:
+    try:
+        return sum(1 for _ in folder.iterdir())
+    except OSError:  # removed, or no longer readable: the hunt itself can do without it
+        return 0
 
 
 def verdict_counts(totals: Totals) -> str:

@@ -41,6 +41,13 @@ def decode(data: bytes | str, source: str = "scenario") -> Scenario:
     """
     raw = data.encode() if isinstance(data, str) else data
     try:
+        return _decode(raw, source)
+    except RecursionError:
+        raise InputError(f"{source}: nested too deeply; expected one object") from None
+
+
+def _decode(raw: bytes, source: str) -> Scenario:
+    try:
         scenario = _decoder.decode(raw)
     except msgspec.ValidationError as error:
         _check_schema(raw, source)

@@ -19,7 +19,7 @@ from schedfuzz.fuzzer.retell import accepted_drafts, retell
 
 WIDTH = 88
 
-_DRAFTS = "len(scheduler_output.scheduled_spec_decode_tokens.get(req_id, ()))"
+_DRAFTS = "drafts = scheduler_output.scheduled_spec_decode_tokens.get(req_id, ())"
 # rule -> the lines that assert it on every scheduler output
 CHECKS: dict[str, list[str]] = {
     "nonpositive-tokens": [
@@ -46,17 +46,22 @@ CHECKS: dict[str, list[str]] = {
     ],
     "draft-width": [
         "for req_id in scheduler_output.num_scheduled_tokens:",
-        f"    assert {_DRAFTS} <= NUM_SPECULATIVE_TOKENS, req_id",
+        f"    {_DRAFTS}",
+        "    assert len(drafts) <= NUM_SPECULATIVE_TOKENS, req_id",
     ],
     "misplaced-sample": [
         "for req_id in scheduler_output.num_scheduled_tokens:",
         "    request = self.scheduler.requests[req_id]",
-        f"    newest = request.num_computed_tokens - {_DRAFTS}",
+        f"    {_DRAFTS}",
+        "    newest = request.num_computed_tokens - len(drafts)",
         "    assert request.is_prefill_chunk or newest == request.num_tokens, req_id",
     ],
 }
 # Rules that only make sense without batches in flight, where both sides count the same tokens.
 SYNC_ONLY = {"misplaced-sample"}
+# What would end pytest itself.
+NO_FORM = {"process-died"}
+MAX_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -85,15 +90,16 @@ def build_case(
     context = {
         "engine": engine,
         "drafts": engine.num_speculative_tokens > 0,
-        "accepted": accepted_drafts(scenario, bad),
+        "names_width": engine.num_speculative_tokens > 0 or violation.rule == "draft-width",
+        "accepted": _accepted(accepted_drafts(scenario, bad)),
         "checks": _checks(violation, scenario),
         "tracks_scheduled": violation.rule == "passed-over",
         "priorities": engine.policy == "priority",
         "may_refuse": good.outcome == "rejected",
         "ends": violation.rule != "passed-over",
         "headline": _headline(violation),
-        "story": textwrap.fill(retell(scenario, bad), WIDTH),
-        "releases": textwrap.fill(_releases(verdict, names, bad, good), WIDTH),
+        "story": _words(retell(scenario, bad)),
+        "releases": _words(_releases(verdict, names, bad, good)),
         "name": _name(violation),
         "body": _body(scenario, violation, bad, good),
     }
@@ -111,7 +117,7 @@ def _template() -> jinja2.Template:
 
 
 def _checks(violation: Violation, scenario: Scenario) -> list[str]:
-    if violation.kind in ("crash", "starvation", "leak"):
+    if violation.kind in ("crash", "starvation", "leak") and violation.rule not in NO_FORM:
         return []
     usable = violation.rule in CHECKS
     if usable and not (violation.rule in SYNC_ONLY and scenario.engine.async_scheduling):
@@ -125,18 +131,41 @@ def _checks(violation: Violation, scenario: Scenario) -> list[str]:
 def _headline(violation: Violation) -> str:
     if violation.rule in RULES:
         sentence = RULES[violation.rule][1]
-        return textwrap.fill(sentence[0].upper() + sentence[1:] + ".", WIDTH)
+        return _words(sentence[0].upper() + sentence[1:] + ".")
     where = violation.function.split(":")[-1] or "the engine"
-    return f"{violation.rule} in {where}."
+    return _words(f"{violation.rule} in {where}.")
+
+
+def _words(text: str) -> str:
+    """Return text as lines of a docstring, which it cannot end: escaped, and no double quotes."""
+    safe = re.sub(r"\s+", " ", text).replace('"', "'").encode("unicode_escape").decode()
+    # The opening quotes share the first line; a long word alone on its line is no lint.
+    return textwrap.fill(safe, WIDTH - 3, break_long_words=False, break_on_hyphens=False)
+
+
+def _accepted(counts: dict[str, dict[int, int]]) -> list[str]:
+    """Return the lines that define ACCEPTED, as a formatter leaves them."""
+    line = f"ACCEPTED = {counts}".replace("'", '"')
+    if not counts or len(line) <= WIDTH:
+        return [line] if counts else []
+    lines = ["ACCEPTED = {"]
+    for req_id, per in counts.items():
+        line = f'    "{req_id}": {per},'
+        if len(line) <= WIDTH:
+            lines.append(line)
+        else:
+            entries = (f"        {position}: {count}," for position, count in per.items())
+            lines += [f'    "{req_id}": {{', *entries, "    },"]
+    return [*lines, "}"]
 
 
 def _name(violation: Violation) -> str:
     parts = (violation.rule, violation.path or violation.function.split(".")[-1])
-    return re.sub(r"[^a-z0-9]+", "_", "_".join(parts).lower()).strip("_")
+    return re.sub(r"[^a-z0-9]+", "_", "_".join(parts).lower()).strip("_")[:MAX_NAME].strip("_")
 
 
 def _releases(verdict: Verdict, names: tuple[str, str], bad: Trace, good: Trace) -> str:
-    shown = re.sub(r"\s+", " ", bad.violations[0].detail)
+    shown = bad.violations[0].detail
     if verdict.verdict == "both":
         return f"Fails on vLLM {names[0]} and {names[1]} ({shown})."
     broken, right = names if verdict.verdict == "fixed" else names[::-1]
@@ -148,21 +177,29 @@ def _releases(verdict: Verdict, names: tuple[str, str], bad: Trace, good: Trace)
 
 
 def _body(scenario: Scenario, violation: Violation, bad: Trace, good: Trace) -> list[str]:
-    stimuli: list[tuple[int, int, Request | Event]] = [
+    stimuli: list[tuple[int, int, Request | Event | str]] = [
         (request.arrival, 0, request) for request in scenario.requests
     ]
     stimuli += [(event.step, 1, event) for event in scenario.events]
-    lines: list[str] = []
+    if violation.rule == "passed-over":
+        stimuli = [entry for entry in stimuli if entry[0] <= violation.step]
+        if violation.path == "resumed":
+            # It has been scheduled before: what counts is what follows its last preemption.
+            when = max((s.index for s in bad.steps if violation.request in s.preempted), default=0)
+            stimuli.append((when, 2, "engine.model_executor.scheduled.clear()"))
+    lines = _beginning(violation)
     now = 0
     for when, _, item in sorted(stimuli, key=lambda entry: entry[:2]):
         if when > now:
             lines.append(_steps(when - now))
             now = when
         lines += _telling(item, scenario)
-    return lines + _ending(scenario, violation, bad, good)
+    return lines + _ending(violation, now, max(len(bad.steps), len(good.steps)))
 
 
-def _telling(item: Request | Event, scenario: Scenario) -> list[str]:
+def _telling(item: Request | Event | str, scenario: Scenario) -> list[str]:
+    if isinstance(item, str):
+        return [item]
     if isinstance(item, Request):
         arguments = [f'"{item.id}"', f"prompt={_prompt(item)}", f"max_tokens={item.max_tokens}"]
         if scenario.engine.policy == "priority":
@@ -201,18 +238,23 @@ def _steps(count: int) -> str:
     return "step(engine)" if count == 1 else f"step(engine, times={count})"
 
 
-def _ending(scenario: Scenario, violation: Violation, bad: Trace, good: Trace) -> list[str]:
+def _beginning(violation: Violation) -> list[str]:
+    if violation.rule != "blocks-left":
+        return []
+    return [
+        "block_pool = engine.scheduler.kv_cache_manager.block_pool",
+        "free_blocks = block_pool.get_num_free_blocks()",
+    ]
+
+
+def _ending(violation: Violation, now: int, steps: int) -> list[str]:
+    """Return the lines after the last stimulus, which came before step `now`."""
     if violation.rule == "passed-over":
-        last = max(scenario.requests, key=lambda r: r.arrival).arrival
-        done = violation.step + 1 - max(last, max((e.step for e in scenario.events), default=0))
-        return [
-            _steps(max(done, 1)),
-            f'assert "{violation.request}" in engine.model_executor.scheduled',
-        ]
-    limit = max(len(bad.steps), len(good.steps)) + 20
-    lines = [f"run_to_end(engine, limit={limit})"]
+        waited = f'assert "{violation.request}" in engine.model_executor.scheduled'
+        return [_steps(violation.step + 1 - now), waited]
+    lines = [f"run_to_end(engine, limit={steps + 20})"]
     if violation.rule == "blocks-left":
-        pool = "engine.scheduler.kv_cache_manager.block_pool"
-        lines = [f"free_blocks = {pool}.get_num_free_blocks()", *lines]
-        lines.append(f"assert {pool}.get_num_free_blocks() == free_blocks")
+        lines.append("assert block_pool.get_num_free_blocks() == free_blocks")
+    if violation.rule == "requests-left":
+        lines.append("assert not engine.scheduler.requests")
     return lines

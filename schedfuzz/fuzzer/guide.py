@@ -8,6 +8,7 @@ that compiled code uses, and copy each run's features into it.
 import contextlib
 import ctypes
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -78,14 +79,21 @@ def available() -> bool:
     return importlib.util.find_spec("atheris") is not None
 
 
-def fuzz(execute: Execute, mutate: Mutate, cross: Cross, corpus: list[Path], seed: int) -> None:
-    """Let Atheris choose inputs until `execute` raises Stop; works once per process.
+def fuzz(
+    execute: Execute, mutate: Mutate, cross: Cross, corpus: list[Path], seed: int,
+    artifacts: Path | None = None,
+) -> None:  # fmt: skip
+    """Let Atheris choose inputs until `execute` raises Stop; raises RuntimeError the second time.
 
-    `corpus[0]` receives new entries. Any other exception of a callback ends the guide and is
-    raised here.
+    `corpus[0]` receives new entries; `artifacts` receives the input at hand when this process
+    itself crashes (None: nowhere, never the working directory). Any other exception of a callback
+    ends the guide and is raised here. Afterwards only `os._exit` ends this process with a code of
+    the caller's: libFuzzer's exit handler makes 130 of any other.
     """
     import atheris
 
+    if LIBFUZZER_CORE in sys.modules:
+        raise RuntimeError("one process can be guided only once: hunt in another one")
     counters = Counters()
     failure: list[BaseException] = []
 
@@ -115,10 +123,17 @@ def fuzz(execute: Execute, mutate: Mutate, cross: Cross, corpus: list[Path], see
     def crossover(one: bytes, two: bytes, max_size: int, mutator_seed: int) -> bytes:
         return guarded(cross, one, one, two, mutator_seed)
 
+    # A prefix must name a directory; the null device is a place for one exact file.
+    artifact = (
+        f"exact_artifact_path={os.devnull}"
+        if artifacts is None
+        else f"artifact_prefix={artifacts}/"
+    )
     arguments = [
         sys.argv[0], f"-seed={seed + 1}", f"-max_len={MAX_SCENARIO_BYTES}", "-len_control=0",
         "-entropic=0", "-rss_limit_mb=0", f"-timeout={NEVER}", "-reload=0", "-verbosity=0",
-        "-detect_leaks=0", *map(str, corpus),
+        "-detect_leaks=0", f"-{artifact}",
+        *map(os.path.abspath, corpus),  # a relative one may begin like an option
     ]  # fmt: skip
     atheris.Setup(arguments, one_input, custom_mutator=mutator, custom_crossover=crossover)
     try:

@@ -46,7 +46,7 @@ class Plan:
     """What a hunt is asked to do; limits that are None do not bound it.
 
     `corpus[0]` receives new entries. In a self-check both sides are one target, and only a
-    difference between its two runs counts.
+    difference between its two runs counts. `artifacts` is the guide's.
     """
 
     corpus: list[Path]
@@ -54,6 +54,7 @@ class Plan:
     seconds: float | None = None
     runs: int | None = None
     self_check: bool = False
+    artifacts: Path | None = None
 
 
 @dataclass
@@ -100,7 +101,8 @@ class Hunt:
     def run_guided(self) -> Totals:
         """Hunt to the limits and leave the open reductions open."""
         self._start = time.monotonic()
-        fuzz(self.execute, self.mutate, self.cross, self.plan.corpus, self.plan.seed)
+        plan = self.plan
+        fuzz(self.execute, self.mutate, self.cross, plan.corpus, plan.seed, plan.artifacts)
         self._show()
         return self.totals
 

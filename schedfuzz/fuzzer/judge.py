@@ -68,10 +68,10 @@ def fingerprint(verdict: str, identity: str) -> str:
 
 
 def title(violation: Violation) -> str:
-    """Return one stable line that says which rule broke and where."""
+    """Return one short stable line that says which rule broke and where."""
     where = f" ({violation.path} request)" if violation.path else ""
     if violation.rule in RULES:
-        return f"broken: {RULES[violation.rule][1]}{where}"
+        return f"{violation.rule}{where}"
     function = violation.function.split(":")[-1]
     return f"{violation.rule} in {function}" if function else violation.rule
 

@@ -4,7 +4,9 @@ What a new finding still needs: to be repeated a few times, then to be minimized
 one execution at a time, so that a hunt can go on between them and lose at most one when it dies.
 """
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from schedfuzz.corpus.scenario import Scenario
@@ -13,9 +15,19 @@ from schedfuzz.fuzzer.judge import judge, shorter
 from schedfuzz.fuzzer.minimize import Minimizer
 
 CONFIRM_RUNS = 3
-# A divergence is worth less effort than a violation: two releases differ on purpose.
-MAX_CALLS = {"changed": 250}
-DEFAULT_MAX_CALLS = 1000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What minimizing one finding may cost: candidates, and seconds of running them."""
+
+    calls: float
+    seconds: float
+
+
+VIOLATION = Budget(1000, 60)
+# A divergence is worth less effort: two releases differ on purpose.
+DIVERGENCE = Budget(250, 30)
 
 State = Literal["running", "partial", "done"]
 RunPair = Callable[[Scenario], tuple[Trace, Trace]]
@@ -38,10 +50,10 @@ class Reduction:
 
     def __init__(
         self, finding: int, verdict: str, fingerprint: str, scenario: Scenario, steps: int,
-        notebook: Notebook, calls_before: int = 0, budget: float | None = None,
+        notebook: Notebook, calls_before: int = 0, budget: Budget | None = None,
         self_check: bool = False,
     ) -> None:  # fmt: skip
-        """Take up a finding's best scenario; `budget` is in calls (None: by its verdict)."""
+        """Take up a finding's best scenario; the budget is by its verdict unless given."""
         self.self_check = self_check
         self.finding = finding
         self.verdict = verdict
@@ -51,7 +63,8 @@ class Reduction:
         self.calls_before = calls_before
         self.runs = self.hits = 0
         self.minimizer = Minimizer(scenario, steps)
-        self.budget = MAX_CALLS.get(verdict, DEFAULT_MAX_CALLS) if budget is None else budget
+        self.seconds = 0.0
+        self.budget = budget or (VIOLATION if self.urgent else DIVERGENCE)
 
     @property
     def urgent(self) -> bool:
@@ -63,8 +76,7 @@ class Reduction:
         """Whether it is confirmed and 1-minimal, out of budget, or could not be repeated."""
         if self.runs < CONFIRM_RUNS:
             return False
-        spent = self.minimizer.calls >= self.budget
-        return self.hits == 0 or self.minimizer.done or spent
+        return self.hits == 0 or self.minimizer.done or self._spent()
 
     def advance(self, run: RunPair) -> None:
         """Spend one execution of the pair."""
@@ -83,7 +95,7 @@ class Reduction:
         best = self.minimizer.best
         steps = self._steps(candidate, run)
         self.minimizer.report(candidate, steps is not None, steps)
-        if self.minimizer.calls >= self.budget:
+        if self._spent():
             self._save("done")
         elif self.minimizer.best is not best:
             self._save("running")
@@ -98,8 +110,13 @@ class Reduction:
             self.finding, self.minimizer.best, self.minimizer.steps, calls, state
         )
 
+    def _spent(self) -> bool:
+        return self.minimizer.calls >= self.budget.calls or self.seconds >= self.budget.seconds
+
     def _steps(self, scenario: Scenario, run: RunPair) -> int | None:
+        start = time.monotonic()
         before, after = run(scenario)
+        self.seconds += time.monotonic() - start
         if judge(before, after, self.self_check).fingerprint != self.fingerprint:
             return None
         return shorter(before, after)

@@ -11,11 +11,15 @@ def accepted_drafts(scenario: Scenario, trace: Trace) -> dict[str, dict[int, int
     """Return, per request id and newest position, how many drafts were accepted (0 left out)."""
     known = {request.id: request.prompt.length for request in scenario.requests}
     found: dict[str, dict[int, int]] = {}
+    resumed: set[int] = set()
     for step in trace.steps:
         for share in step.scheduled:
+            if share.path == "resumed":
+                resumed.add(share.request)
             if not share.sampled:
                 continue
-            if share.path == "resumed":
+            if share.request in resumed:  # what was in flight when it was preempted is lost
+                resumed.discard(share.request)
                 known[share.request] = share.start + share.tokens - share.drafts
             if share.sampled > 1:
                 per = found.setdefault(str(share.request), {})

@@ -5,6 +5,7 @@ corpora, the default database, uv's cache and the logs. Environments and cache s
 uv can hard-link from one to the other.
 """
 
+import contextlib
 import errno
 import os
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import platformdirs
 
 from schedfuzz.corpus.errors import InputError
 
+LOG_BYTES = 10 << 20
 CURE = "set SCHEDFUZZ_HOME to a writable directory"
 
 
@@ -65,7 +67,14 @@ class Home:
         return make_directory(self.root / "corpus" / f"{before}..{after}")
 
 
-def make_directory(path: Path) -> Path:
+def trim_log(log: Path) -> None:
+    """Empty a log that has grown beyond LOG_BYTES; whoever appends to it just goes on."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size > LOG_BYTES:
+            os.truncate(log, 0)
+
+
+def make_directory(path: Path, cure: str = CURE) -> Path:
     """Create `path` with its parents and return it.
 
     Raises InputError, one line with the path and the cure, when it cannot be created or written.
@@ -73,11 +82,11 @@ def make_directory(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{path}: a file is in the way of this directory; {CURE}") from None
+        raise InputError(f"{path}: a file is in the way of this directory; {cure}") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InputError(f"{path}: no space left on the disk; free some, or {CURE}") from None
-        raise InputError(f"{path}: cannot create it ({error.strerror}); {CURE}") from None
+            raise InputError(f"{path}: no space left on the disk; free some, or {cure}") from None
+        raise InputError(f"{path}: cannot create it ({error.strerror}); {cure}") from None
     if not os.access(path, os.W_OK | os.X_OK):
-        raise InputError(f"{path}: this directory is not writable; {CURE}")
+        raise InputError(f"{path}: this directory is not writable; {cure}")
     return path

@@ -17,10 +17,12 @@ from typing import Any
 
 import msgspec
 
-from schedfuzz.corpus.errors import InfraError
+from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Trace, Violation
+from schedfuzz.corpus.trace import Trace
+from schedfuzz.workers.ending import ending, violated
 from schedfuzz.workers.environment import Environment
+from schedfuzz.workers.home import trim_log
 from schedfuzz.workers.target import wire
 from schedfuzz.workers.targets import Target
 
@@ -28,7 +30,8 @@ BOOT = Path(__file__).parent / "target" / "boot.py"
 START_SECONDS = 600.0
 # Far beyond the worker's own CPU limit: only what that limit cannot reach runs into this one.
 WALL_SECONDS = 90.0
-STOP_SECONDS = 2.0
+# One kill can cost two: the worker, and the next one that finds half a job in the pipe.
+MAX_LOSSES = 2
 READ_SIZE = 1 << 18
 
 OnIncident = Callable[[str, str, Scenario | None], None]
@@ -37,7 +40,8 @@ OnIncident = Callable[[str, str, Scenario | None], None]
 class TargetProcess:
     """One target, ready to run scenarios; `restarts` counts replaced workers and zygotes.
 
-    `on_incident(what, detail, scenario)` hears of every worker lost to the machine.
+    `on_incident(what, detail, scenario)` hears of every worker lost to the machine and of every
+    scenario that could not be run.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class TargetProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = bytearray()
         self._job: Scenario | None = None
+        self._number = 0
         self._deadline = 0.0
         self._killed = False
         self._losses = 0
@@ -70,15 +75,18 @@ class TargetProcess:
     # -- life ------------------------------------------------------------------------------------
 
     def spawn(self) -> None:
-        """Start the zygote without waiting for it. Raises InfraError."""
+        """Start the zygote without waiting for it. Raises InfraError.
+
+        The kernel ends it with the thread that called this: call it from one that lasts.
+        """
         options = {"parent": os.getpid(), "coverage": self.coverage, **self.settings}
         if self.target.transform is not None:
             path, function = self.target.transform
             options["transform"] = [str(path), function]
         self._buffer = bytearray()
         self.worker = None
-        self.log.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     [str(self.environment.python), str(BOOT), json.dumps(options)],
@@ -89,24 +97,30 @@ class TargetProcess:
             raise InfraError(f"{self.target.name}: cannot start its process ({error})") from None
 
     def wait_ready(self) -> None:
-        """Wait until a worker takes jobs. Raises InfraError when the target cannot start."""
+        """Wait until a worker takes jobs.
+
+        Raises InfraError when the target cannot start, InputError when it has a transform.
+        """
         deadline = time.monotonic() + START_SECONDS
         while self.worker is None:
-            if not self._readable(deadline - time.monotonic()):
-                self.stop()
-                raise InfraError(f"{self.target.name}: not ready after {START_SECONDS:.0f} s")
-            if not self._read():
-                self.stop()
-                raise InfraError(f"{self.target.name}: ended while starting; see {self.log}")
+            try:
+                message = wire.take(self._buffer)
+            except (ValueError, msgspec.MsgspecError):
+                raise self._unusable("wrote to its standard output while starting") from None
+            if message is not None:
+                self._note(message)
+            elif not self._readable(deadline - time.monotonic()):
+                raise self._unusable(f"was not ready after {START_SECONDS:.0f} s")
+            elif not self._read():
+                raise self._unusable("ended while starting")
 
     def stop(self) -> None:
         """End worker and zygote and wait for them."""
         process, self._process = self._process, None
         if process is None:
             return
-        self._kill_worker()
         with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)  # its worker is of the same group
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
@@ -117,7 +131,9 @@ class TargetProcess:
 
     def submit(self, scenario: Scenario) -> None:
         """Hand over one job; `collect` brings its trace."""
+        trim_log(self.log)
         self._job = scenario
+        self._number += 1
         self._losses = 0
         self._send()
 
@@ -135,7 +151,8 @@ class TargetProcess:
         self._killed = False
         self._deadline = time.monotonic() + self.wall_seconds
         with contextlib.suppress(OSError):  # a dead zygote shows at the other pipe
-            wire.send(self._process.stdin.fileno(), wire.Job(self._job, self.coverage))
+            job = wire.Job(self._number, self._job, self.coverage)
+            wire.send(self._process.stdin.fileno(), job)
 
     def _next_trace(self) -> Trace | None:
         try:
@@ -143,9 +160,9 @@ class TargetProcess:
         except (ValueError, msgspec.MsgspecError):
             return self._lost_zygote("broken frame")
         if isinstance(message, wire.Ran):
-            return message.trace
+            return self._answered(message)
         if isinstance(message, wire.WorkerGone):
-            return self._lost_worker(message.status)
+            return self._lost_worker(message)
         if message is not None:
             self._note(message)
             return None
@@ -161,19 +178,29 @@ class TargetProcess:
         self._deadline = time.monotonic() + 30
         return None
 
-    def _lost_worker(self, status: int) -> Trace | None:
+    def _answered(self, ran: wire.Ran) -> Trace | None:
+        """Return the trace; None for a job that was sent twice and answered before."""
+        if ran.number != self._number:
+            return None
+        if ran.trace.outcome == "infra":
+            self._tell("not-run", ran.trace.reason)
+        return ran.trace
+
+    def _lost_worker(self, gone: wire.WorkerGone) -> Trace | None:
         """Answer for a worker that ended; None when the job was sent to the next one."""
         self.worker = None
-        code = os.waitstatus_to_exitcode(status)
-        if code == 10:  # recycled between two jobs: this job is still in the pipe
+        why, name = ending(gone.status)
+        if why == "recycled":  # between two jobs: this one is still in the pipe
             return None
+        if why == "broken frame":
+            return self._lost_zygote(why)
         self.restarts += 1
-        if self._killed:
-            return _violated("hang", "wall-limit", f"no answer within {self.wall_seconds:.0f} s")
-        if code == -signal.SIGKILL or code == -signal.SIGTERM:
-            return self._retry(f"worker ended by {signal.Signals(-code).name}")
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return _violated("crash", "process-died", f"the engine's process died: {name}")
+        guilty = gone.job == self._number
+        if guilty and self._killed:
+            return violated("hang", "wall-limit", f"no answer within {self.wall_seconds:.0f} s")
+        if guilty and why == "died":
+            return violated("crash", "process-died", f"the engine's process died: {name}")
+        return self._retry(f"worker ended by {name}")
 
     def _lost_zygote(self, reason: str) -> Trace | None:
         self.restarts += 1
@@ -183,14 +210,17 @@ class TargetProcess:
         return self._retry(reason)
 
     def _retry(self, reason: str) -> Trace | None:
-        """Give a job that the machine lost one more chance, then call it infra."""
+        """Give a job that the machine lost another chance, in the end call it infra."""
         self._losses += 1
-        if self.on_incident is not None:
-            self.on_incident("worker-lost", f"{self.target.name}: {reason}", self._job)
-        if self._losses > 1:
+        self._tell("worker-lost", reason)
+        if self._losses > MAX_LOSSES:
             return Trace("infra", reason=reason)
         self._send()
         return None
+
+    def _tell(self, what: str, reason: str) -> None:
+        if self.on_incident is not None:
+            self.on_incident(what, f"{self.target.name}: {reason}", self._job)
 
     # -- pipes -----------------------------------------------------------------------------------
 
@@ -200,12 +230,10 @@ class TargetProcess:
         return bool(ready)
 
     def _read(self) -> bool:
-        """Read what is there, noting messages while no job runs; False at end of file."""
+        """Read what is there; False at end of file."""
         assert self._process is not None and self._process.stdout is not None
         data = os.read(self._process.stdout.fileno(), READ_SIZE)
         self._buffer += data
-        while self._job is None and (message := wire.take(self._buffer)) is not None:
-            self._note(message)
         return bool(data)
 
     def _note(self, message: wire.Message) -> None:
@@ -214,14 +242,18 @@ class TargetProcess:
         elif isinstance(message, wire.Hello):
             self.sites = message.sites
         elif isinstance(message, wire.Failed):
-            self.stop()
-            raise InfraError(f"{self.target.name}: cannot run its engine: {message.reason}")
+            raise self._unusable(f"cannot run its engine: {message.reason}")
+
+    def _unusable(self, why: str) -> Exception:
+        """Stop and return the error to raise: a transform is the user's, all else the machine's."""
+        self.stop()
+        if self.target.transform is None:
+            return InfraError(f"{self.target.name}: its process {why}; see {self.log}")
+        return InputError(
+            f"target {self.target.spelling}: its process {why}; mend the transform (see {self.log})"
+        )
 
     def _kill_worker(self) -> None:
         if self.worker is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.worker, signal.SIGKILL)
-
-
-def _violated(kind: Any, rule: str, detail: str) -> Trace:
-    return Trace("violated", violations=(Violation(kind, rule, detail, 0),))

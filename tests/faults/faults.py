@@ -46,6 +46,13 @@ def blocks_not_freed(name: str, tree: ast.Module) -> ast.Module:
     return _emptied(tree, "free_blocks") if name == BLOCK_POOL else tree
 
 
+def wrong_token(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler mixes up one token that it hands to the client."""
+    change = "for sampled in model_runner_output.sampled_token_ids:\n"
+    change += "    if sampled:\n        sampled[-1] = (sampled[-1] + 1) % 32"
+    return _prefixed(tree, "update_from_output", change) if name == SCHEDULER else tree
+
+
 def endless_schedule(name: str, tree: ast.Module) -> ast.Module:
     """The scheduler spins when a third request is there."""
     spin = "while len(self.requests) > 2:\n    pass"
@@ -62,6 +69,23 @@ def killed_process(name: str, tree: ast.Module) -> ast.Module:
     """The process is killed when a third request is there, as by the out-of-memory killer."""
     die = "if len(self.requests) > 2:\n    import os\n    os.kill(os.getpid(), 9)"
     return _prefixed(tree, "schedule", die) if name == SCHEDULER else tree
+
+
+def hoarding_schedule(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler allocates without end when a third request is there."""
+    hoard = "hoard = []\nwhile len(self.requests) > 2:\n    hoard.append(bytearray(1 << 24))"
+    return _prefixed(tree, "schedule", hoard) if name == SCHEDULER else tree
+
+
+def noisy_schedule(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler prints a megabyte in each step, half of it to each standard stream."""
+    noise = "import sys\nprint('o' * 500_000)\nsys.stderr.write('e' * 500_000)"
+    return _prefixed(tree, "schedule", noise) if name == SCHEDULER else tree
+
+
+def no_transform(name: str, tree: ast.Module) -> ast.Module:
+    """Fails on what it is given, as a transform for another release does."""
+    raise LookupError(f"nothing to change in {name}")
 
 
 def _changed(tree: ast.Module, change: Callable[[ast.AST], bool]) -> ast.Module:

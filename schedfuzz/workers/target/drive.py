@@ -34,6 +34,14 @@ def run(scenario: Scenario) -> Trace:
     return drive.play()
 
 
+def died(error: BaseException, step: int) -> Violation:
+    """Return the crash or hang that an exception stands for."""
+    kind: Kind = "hang" if isinstance(error, Hang) else "crash"
+    rule = "cpu-limit" if kind == "hang" else type(error).__name__
+    detail = seams.first_line(error) if kind == "crash" else str(error)
+    return Violation(kind, rule, detail, step, function=innermost(error))
+
+
 class Drive:
     """One engine with one scenario; `play` may be called once."""
 
@@ -64,13 +72,10 @@ class Drive:
         except BrokenRule as broken:
             self.violations.append(broken.violation)
             self._record(0, [])
+        except MemoryError:
+            raise  # the machine's fault, or this process's limit: never a finding
         except (Exception, Hang) as error:  # whatever vLLM raises is the finding
-            kind: Kind = "hang" if isinstance(error, Hang) else "crash"
-            rule = "cpu-limit" if kind == "hang" else type(error).__name__
-            detail = seams.first_line(error) if kind == "crash" else str(error)
-            self.violations.append(
-                Violation(kind, rule, detail, self.runner.step, function=innermost(error))
-            )
+            self.violations.append(died(error, self.runner.step))
             self._record(0, [])
         if not self.violations:
             self.violations.extend(self._check_end())

@@ -56,22 +56,31 @@ class _Marker(ast.NodeTransformer):
             return node
         for name in BLOCKS:
             block = getattr(node, name, None)
-            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
+                continue
+            # An elif needs no site of its own: its blocks have theirs.
+            elif_only = isinstance(node, ast.If) and name == "orelse" and len(block) == 1
+            if not (elif_only and isinstance(block[0], ast.If)):
                 setattr(node, name, self._marked(block))
         return node
 
     def _marked(self, block: list[ast.stmt]) -> list[ast.stmt]:
-        # A leading elif chain stays an elif: its own blocks are marked.
-        if len(block) == 1 and isinstance(block[0], ast.If):
-            return block
         site = ast.Assign(
             [ast.Subscript(ast.Name(MAP_NAME, ast.Load()), ast.Constant(self.coverage.new_site()),
                            ast.Store())],
             ast.Constant(1),
         )  # fmt: skip
-        at = 1 if isinstance(block[0], ast.Expr) and len(block) > 1 else 0
-        ast.copy_location(site, block[at])
+        at = int(_is_text(block[0]))  # a docstring must stay first
+        ast.copy_location(site, block[min(at, len(block) - 1)])
         return [*block[:at], ast.fix_missing_locations(site), *block[at:]]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -7,10 +7,12 @@ so recycling, crashes and kills are cheap, and no scenario can spoil the importe
 import contextlib
 import ctypes
 import gc
+import mmap
 import os
 import resource
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from schedfuzz.workers.target.instrument import CoverageMap, install, load_trans
 
 EXIT_END_OF_JOBS = 0
 EXIT_RECYCLE = 10
+EXIT_BROKEN_FRAME = 11
 PR_SET_PDEATHSIG = 1
 WARM_UP_FACTOR = 10  # the first engine imports what later ones find imported
 
@@ -53,6 +56,8 @@ def main() -> None:
     die_with_parent(settings.parent)
     data_out = os.dup(1)
     os.dup2(2, 1)  # whatever vLLM prints goes to the log
+    # A worker's end loses what is buffered, and its fork would write it once more.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     coverage = CoverageMap()
     try:
         transform = None
@@ -87,29 +92,51 @@ def _warm_up(cpu_seconds: float) -> str:
 def _fork_worker(settings: Settings, coverage: CoverageMap, data_out: int) -> bool:
     """Run one worker to its end; return whether another one is wanted."""
     zygote = os.getpid()
+    job = CurrentJob()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
             die_with_parent(zygote)
-            status = Worker(settings, coverage, data_out).serve()
+            status = Worker(settings, coverage, data_out, job).serve()
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     wire.send(data_out, wire.WorkerUp(pid))
     _, status = os.waitpid(pid, 0)
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == EXIT_END_OF_JOBS:
         return False
-    wire.send(data_out, wire.WorkerGone(pid, status))
+    wire.send(data_out, wire.WorkerGone(pid, status, job.number))
     return True
+
+
+class CurrentJob:
+    """The number of the job that a worker runs, 0 between two; its zygote can read it too."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 8)
+
+    @property
+    def number(self) -> int:
+        """Return the number."""
+        return int.from_bytes(self._shared[:8], "little")
+
+    @number.setter
+    def number(self, value: int) -> None:
+        self._shared[:8] = value.to_bytes(8, "little")
 
 
 class Worker:
     """Reads jobs from standard input and answers each with its trace."""
 
-    def __init__(self, settings: Settings, coverage: CoverageMap, data_out: int) -> None:
+    def __init__(
+        self, settings: Settings, coverage: CoverageMap, data_out: int, current: CurrentJob
+    ) -> None:
         self.settings = settings
         self.coverage = coverage
         self.data_out = data_out
+        self.current = current
 
     def serve(self) -> int:
         """Answer jobs until the input ends or it is time to be recycled; return the exit code."""
@@ -117,15 +144,25 @@ class Worker:
         base = _resident_bytes()
         _limit_address_space(2 * self.settings.recycle_bytes)
         for count in range(1, self.settings.recycle_runs + 1):
-            job = wire.receive(0)
+            try:
+                job = wire.receive(0)
+            except (ValueError, msgspec.MsgspecError):
+                return EXIT_BROKEN_FRAME  # a worker killed while it read one
             if not isinstance(job, wire.Job):
                 return EXIT_END_OF_JOBS
-            wire.send(self.data_out, wire.Ran(self._run(job)))
+            self.current.number = job.number
+            trace = self._run(job)
+            wire.send(self.data_out, wire.Ran(job.number, trace))
+            self.current.number = 0
+            if trace.outcome == "infra":
+                break  # whatever it left behind goes with the worker
             if count % 64 == 0 and _resident_bytes() - base > self.settings.recycle_bytes:
                 break
         return EXIT_RECYCLE
 
     def _run(self, job: wire.Job) -> Trace:
+        from schedfuzz.workers.target.drive import died
+
         self.coverage.clear()
         try:
             trace = _limited(job.scenario, self.settings.cpu_seconds)
@@ -133,6 +170,9 @@ class Worker:
             return Trace("infra", reason="out of memory")
         except Hang:
             return Trace("infra", reason="the CPU limit struck outside an engine step")
+        except Exception as error:  # the engine could not even be made
+            traceback.print_exc()
+            trace = Trace("violated", violations=(died(error, 0),))
         if job.coverage and self.settings.coverage:
             return msgspec.structs.replace(trace, coverage=self.coverage.snapshot())
         return trace

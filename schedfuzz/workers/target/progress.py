@@ -8,7 +8,7 @@ it needs is free (passed over).
 from typing import Any
 
 from schedfuzz.corpus.rules import violation
-from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.scenario import ResetPrefixCache, Scenario
 from schedfuzz.corpus.trace import Violation
 
 DEADLOCK_PATIENCE = 4
@@ -99,7 +99,8 @@ class Progress:
 def livelock_bound(scenario: Scenario) -> int:
     """Return the steps of work after which some output must have come.
 
-    Twice the steps that it takes to prefill every request once, one at a time, from the start.
+    Twice the steps that it takes to prefill every request once, one at a time, from the start;
+    each reset of the prefix cache may undo all of them.
     """
     engine = scenario.engine
     chunk = engine.max_num_batched_tokens
@@ -109,7 +110,8 @@ def livelock_bound(scenario: Scenario) -> int:
         min(request.prompt.length + request.max_tokens, engine.max_model_len)
         for request in scenario.requests
     )
-    return 16 + 2 * sum(-(-length // chunk) + 1 for length in lengths)
+    resets = sum(isinstance(event, ResetPrefixCache) for event in scenario.events)
+    return 16 + 2 * (1 + resets) * sum(-(-length // chunk) + 1 for length in lengths)
 
 
 def draft_slots(scheduler: Any) -> int:

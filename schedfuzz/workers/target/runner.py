@@ -27,6 +27,7 @@ class SimulatedRunner:
         self.requests: dict[str, Request] = {}
         self.states: dict[str, State] = {}
         self.batch: dict[str, None] = {}
+        self.told: set[str] = set()
         self.kv = ShadowKV(engine.num_blocks, engine.block_size)
 
     def execute(self, output: Any) -> dict[str, list[int]]:
@@ -54,6 +55,7 @@ class SimulatedRunner:
             self.states.pop(req_id, None)
             self.batch.pop(req_id, None)
         cached = output.scheduled_cached_reqs
+        self.told = {data.req_id for data in output.scheduled_new_reqs} | set(cached.req_ids)
         resumed = cached.resumed_req_ids
         for req_id in list(self.batch):
             if req_id not in output.num_scheduled_tokens or req_id in resumed:
@@ -114,7 +116,7 @@ class SimulatedRunner:
     def _row(self, req_id: str, tokens: int, output: Any) -> tuple[Any, ...]:
         """Return (state, start, end, digests, drafts, samples) of one request's share."""
         state = self.states.get(req_id)
-        if state is None or req_id not in self.batch:
+        if state is None or req_id not in self.told:
             self._fail("unknown-request", f"{req_id} was scheduled without its data")
         assert state is not None
         scheduled = output.scheduled_spec_decode_tokens.get(req_id, ())

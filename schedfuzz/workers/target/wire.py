@@ -17,8 +17,9 @@ _LENGTH = struct.Struct(">I")
 
 
 class Job(msgspec.Struct, tag="job"):
-    """Supervisor to worker: run this scenario."""
+    """Supervisor to worker: run this scenario; `number` is above 0 and comes back."""
 
+    number: int
     scenario: Scenario
     coverage: bool = True
 
@@ -37,10 +38,11 @@ class WorkerUp(msgspec.Struct, tag="up"):
 
 
 class WorkerGone(msgspec.Struct, tag="gone"):
-    """The worker ended with this wait status; jobs it had not answered are lost."""
+    """The worker ended with this wait status while it ran this job (0: between two jobs)."""
 
     pid: int
     status: int
+    job: int
 
 
 class Failed(msgspec.Struct, tag="failed"):
@@ -50,8 +52,9 @@ class Failed(msgspec.Struct, tag="failed"):
 
 
 class Ran(msgspec.Struct, tag="ran"):
-    """Worker to supervisor: the trace of the oldest unanswered job."""
+    """Worker to supervisor: the trace of a job."""
 
+    number: int
     trace: Trace
 
 

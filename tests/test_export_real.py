@@ -1,0 +1,123 @@
+"""Exported files run by plain pytest in real environments: the seed bug, and every form's code."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import schedfuzz
+from exported import DRAFTING, EVENTFUL, NAMES, ODD, PLAIN, URGENT, bad, broken
+from fabricated import SEED_BUG
+from msgspec.structs import replace
+
+from schedfuzz.corpus.rules import violation
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, ResetPrefixCache, Scenario
+from schedfuzz.corpus.trace import Verdict
+from schedfuzz.corpus.validate import validate
+from schedfuzz.db import queries
+from schedfuzz.db.connect import open_store
+from schedfuzz.fuzzer.export import build_case
+from schedfuzz.fuzzer.judge import fingerprint, key
+from schedfuzz.workers.environment import Environment
+from schedfuzz.workers.home import Home
+from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.targets import parse_target
+
+pytestmark = pytest.mark.vllm
+
+RULE = "past-max-model-len"
+
+
+def python(environment: Environment, *arguments: object, cwd: Path) -> tuple[int, str]:
+    """Run an environment's own Python with nothing of ours in its variables."""
+    variables = {**environment.variables(), "PYTHONPATH": ""}
+    answer = subprocess.run(
+        [str(environment.python), *map(str, arguments)], cwd=cwd, env=variables,
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    return answer.returncode, answer.stdout + answer.stderr
+
+
+def plain_pytest(environment: Environment, *files: Path) -> tuple[int, str]:
+    return python(
+        environment, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, cwd=files[0].parent
+    )
+
+
+def test_the_seed_bug_leaves_the_house(
+    shared_home: Home, tmp_path: Path, environment_028: Environment, environment_029: Environment
+) -> None:
+    env = {"SCHEDFUZZ_HOME": str(shared_home.root), "SCHEDFUZZ_DB": f"sqlite:///{tmp_path}/db"}
+    store = open_store(env["SCHEDFUZZ_DB"])
+    identity = key(violation(RULE, "", 0, path="new"))
+    verdict = Verdict("fixed", "contract", RULE, fingerprint("fixed", identity), "no room")
+    hunt = queries.start_hunt(store, *NAMES, 1, {})
+    queries.record_verdict(store, hunt, *NAMES, verdict, SEED_BUG, 12, 1, 0.5)
+    out = tmp_path / "out"
+    answer = schedfuzz("export", 1, "--out", out, env=env)
+    assert answer.returncode == 0, answer.stderr
+    [file] = out.iterdir()
+    assert answer.stdout.strip() == str(file)
+    code, told = plain_pytest(environment_028, file)
+    assert code == 1 and "1 failed" in told and "no room to sample for request 2" in told
+    code, told = plain_pytest(environment_029, file)
+    assert code == 0 and "1 passed" in told
+    for environment in (environment_028, environment_029):
+        code, told = python(environment, "-c", "import schedfuzz", cwd=out)
+        assert code == 1 and "No module named 'schedfuzz'" in told
+
+
+# Too few blocks for both, so one is preempted while its drafts are being accepted.
+STARVING = Scenario(
+    Engine(66, 10, block_size=8, max_num_batched_tokens=24, num_speculative_tokens=2),
+    (Request(0, Prompt(30), 30, accept=(2, 1, 0)),
+     Request(1, Prompt(33, 3), 20, arrival=1, accept=(2,))),
+    (ResetPrefixCache(7, preempt_running=True),),
+)  # fmt: skip
+# name -> (scenario, a rule that a correct release keeps)
+FORMS: dict[str, tuple[Scenario, str]] = {
+    "plain": (PLAIN, "token-budget"),
+    "eventful": (EVENTFUL, "blocks-left"),
+    "drafting": (DRAFTING, "draft-width"),
+    "urgent": (URGENT, "requests-left"),
+    "odd": (ODD, "token-total"),
+    "starving": (STARVING, "misplaced-sample"),
+    "starving, urgent": (
+        replace(STARVING, engine=replace(STARVING.engine, policy="priority")), "seats",
+    ),
+    "starving, async": (
+        replace(STARVING, engine=replace(STARVING.engine, async_scheduling=True)), "blocks-left",
+    ),
+    "drafting, async": (
+        replace(DRAFTING, engine=replace(DRAFTING.engine, async_scheduling=True)), "deadlock",
+    ),
+}  # fmt: skip
+
+
+def test_every_form_passes_on_a_release_that_keeps_the_rule(
+    shared_home: Home, tmp_path: Path, environment_029: Environment
+) -> None:
+    """The story's steps, drafts and order must be those of the trace: no step more is allowed."""
+    files = []
+    with Pair(parse_target("0.29.0"), parse_target("0.29.0"), shared_home, print) as pair:
+        for name, (scenario, rule) in FORMS.items():
+            scenario = validate(scenario)
+            fine, _ = pair.run(scenario)
+            assert fine.outcome == "finished", (name, fine.violations or fine.reason)
+            # As if the release had broken it, so that its own trace tells the story.
+            blamed = bad(broken(rule, "running", fine.steps[-1].index), *fine.steps)
+            verdict = Verdict("fixed", "contract", rule, "0" * 16)
+            text = build_case(scenario, verdict, NAMES, blamed, fine).text
+            last = max(when(scenario))
+            steps = fine.steps[-1].index + 1 - last
+            exact = text.replace(f"limit={len(fine.steps) + 20}", f"limit={steps}")
+            assert exact != text
+            path = tmp_path / f"test_{name.replace(', ', '_')}.py"
+            path.write_text(exact)
+            files.append(path)
+    code, told = plain_pytest(environment_029, *files)
+    assert code == 0 and f"{len(FORMS)} passed" in told, told[-3000:]
+
+
+def when(scenario: Scenario) -> list[int]:
+    """Return the times of everything that a scenario brings."""
+    return [r.arrival for r in scenario.requests] + [e.step for e in scenario.events]
