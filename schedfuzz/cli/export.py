@@ -1,13 +1,11 @@
-"""Nouns: export command, verification.
+"""Nouns: export command.
 
 A case leaves the house only after plain pytest has run it in both targets' environments and it
 failed where it must and passed where it must.
 """
 
-import os
-import subprocess
 import tempfile
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -16,21 +14,23 @@ from rich.console import Console
 from schedfuzz.cli.options import console as make_console
 from schedfuzz.cli.options import db_option, open_db
 from schedfuzz.cli.source import reproducer, stored_pair, write_file
+from schedfuzz.cli.verification import run_on_both
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.export import Case, build_case
 from schedfuzz.fuzzer.judge import judge
-from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import Home, make_directory
 from schedfuzz.workers.pair import Pair
-from schedfuzz.workers.target.main import die_with_parent
 
-PYTEST_SECONDS = 600
-PASSED, FAILED = 0, 1  # pytest's exit codes
 # verdict -> what pytest must say on before and after
-EXPECTED = {"fixed": (FAILED, PASSED), "regressed": (PASSED, FAILED), "both": (FAILED, FAILED)}
+EXPECTED = {
+    "fixed": ("failed", "passed"),
+    "regressed": ("passed", "failed"),
+    "both": ("failed", "failed"),
+}
+Result = tuple[Finding, Path | InputError | InfraError]
 
 
 @click.command()
@@ -51,29 +51,40 @@ def export(finding: int, out: Path, db_url: str | None) -> None:
     folder = make_directory(out)
     before, after = stored_pair(row, "export", None, None)
     with Pair(before, after, Home.locate(), console.print) as pair:
-        click.echo(export_finding(store, pair, row, folder, console))
+        for _, result in export_findings(store, pair, [row], folder, console):
+            if isinstance(result, Exception):
+                raise result
+            click.echo(result)
 
 
-def export_finding(
-    store: Store, pair: Pair, finding: Finding, folder: Path, console: Console
-) -> Path:
-    """Build, verify and write the finding's pytest file; return its path.
+def export_findings(
+    store: Store, pair: Pair, rows: Sequence[Finding], folder: Path, console: Console
+) -> Iterator[Result]:
+    """Build, verify and write the findings' pytest files; yield each path, or why there is none.
 
-    Raises InputError for a finding without a pytest form, InfraError when it cannot be verified.
+    An InputError stands for a finding without a pytest form, an InfraError for one that could not
+    be verified. Raises InfraError when pytest itself cannot run.
     """
-    case = _build(finding, pair)
+    cases: dict[int, Case] = {}
+    for row in rows:
+        try:
+            cases[row.id] = _build(row, pair)
+        except (InputError, InfraError) as error:
+            yield row, error
+    if not cases:
+        return
     with tempfile.TemporaryDirectory(prefix="schedfuzz-export-") as scratch:
-        draft = Path(scratch) / case.filename
-        draft.write_text(case.text)
-        for process, wanted in zip(
-            (pair.before, pair.after), EXPECTED[finding.verdict], strict=True
-        ):
-            console.print(f"verifying {case.filename} on {process.target.name} …", markup=False)
-            _verify(finding, draft, process.environment, wanted)
-    path = folder / case.filename
-    write_file(path, case.text)
-    queries.record_export(store, finding.id, str(path.absolute()))
-    return path
+        drafts = {number: Path(scratch) / case.filename for number, case in cases.items()}
+        for number, draft in drafts.items():
+            draft.write_text(cases[number].text)
+        names = f"{pair.before.target.name} and {pair.after.target.name}"
+        console.print(f"verifying {len(drafts)} exported files on {names} …", markup=False)
+        sides = run_on_both(list(drafts.values()), pair)
+    for row in rows:
+        if row.id in cases:
+            stem = drafts[row.id].stem
+            said = tuple(side.get(stem, "not run") for side in sides)
+            yield row, _write(store, row, cases[row.id], said, folder)
 
 
 def _build(finding: Finding, pair: Pair) -> Case:
@@ -94,22 +105,16 @@ def _build(finding: Finding, pair: Pair) -> Case:
     return build_case(scenario, verdict, names, *traces)
 
 
-def _verify(finding: Finding, file: Path, environment: Environment, wanted: int) -> None:
-    command = [str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
-    try:
-        answer = subprocess.run(
-            command, env=environment.variables(), cwd=file.parent, capture_output=True, text=True,
-            timeout=PYTEST_SECONDS, preexec_fn=partial(die_with_parent, os.getpid()),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise InfraError(
-            f"finding {finding.id}: its pytest file takes over {PYTEST_SECONDS} s on "
-            f"{environment.release}; nothing was written"
-        ) from None
-    if answer.returncode != wanted:
-        lines = answer.stdout.strip().splitlines() or answer.stderr.strip().splitlines() or [""]
-        words = {PASSED: "pass", FAILED: "fail"}
-        raise InfraError(
-            f"finding {finding.id}: its pytest file must {words[wanted]} on "
-            f"{environment.release} and did not ({lines[-1]}); nothing was written"
+def _write(
+    store: Store, finding: Finding, case: Case, said: tuple[str, ...], folder: Path
+) -> Path | InfraError:
+    wanted = EXPECTED[finding.verdict]
+    if said != wanted:
+        return InfraError(
+            f"finding {finding.id}: its pytest file must have {' and '.join(wanted)} on "
+            f"{finding.before} and {finding.after}, but {' and '.join(said)}; it was not written"
         )
+    path = folder / case.filename
+    write_file(path, case.text)
+    queries.record_export(store, finding.id, str(path.absolute()))
+    return path

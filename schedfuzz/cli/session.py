@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from schedfuzz.cli.export import export_finding
+from schedfuzz.cli.export import export_findings
 from schedfuzz.cli.recorder import DatabaseRecorder
 from schedfuzz.cli.signals import StopRequest, stop_on_signals
 from schedfuzz.cli.status import Status, closing_block
@@ -114,14 +114,10 @@ class Session:
         }  # fmt: skip
 
     def _export(self, rows: Sequence[Finding], pair: Pair, folder: Path) -> None:
-        for row in rows:
-            if row.verdict == "changed":
-                continue
-            try:
-                path = export_finding(self.store, pair, row, folder, self.console)
-                self.say(f"exported {path}")
-            except (InputError, InfraError) as error:
-                self.say(f"not exported: {error}")
+        broken = [row for row in rows if row.verdict != "changed"]
+        for _, result in export_findings(self.store, pair, broken, folder, self.console):
+            failed = isinstance(result, Exception)
+            self.say(f"not exported: {result}" if failed else f"exported {result}")
 
 
 def _write(path: Path, data: bytes) -> None:
