@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, ResetPrefixCache, Scenario
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.progress import (
+    CYCLE_PATIENCE,
     DEADLOCK_PATIENCE,
     Progress,
     livelock_bound,
@@ -221,3 +222,57 @@ def test_a_release_without_stale_output_or_draft_slots_is_watched_too() -> None:
     waiting = scheduler(head, running=ONE, slots=None)
     del waiting.skipped_waiting
     assert first(passing(watch(waiting)))[0] == PATIENCE
+
+
+# -- livelock as a round -------------------------------------------------------------------------
+
+
+class Going:
+    """A request whose computed tokens go round in a cycle of the given length."""
+
+    def __init__(self, period: int) -> None:
+        self.period = period
+        self.steps = 0
+        self.num_tokens = 30
+        self.status = SimpleNamespace(value=1)
+
+    @property
+    def num_computed_tokens(self) -> int:
+        return self.steps % self.period
+
+
+def round_trip(period: int) -> tuple[Progress, Going]:
+    going = Going(period)
+    plan = scheduler(running=(request(0),))
+    plan.requests = {"0": going}
+    return watch(plan), going
+
+
+def after(progress: Progress, going: Going, delivered: bool = False) -> Violation | None:
+    going.steps += 1
+    return progress.after_step(going.steps, 5, delivered, False)
+
+
+@pytest.mark.parametrize("period", [2, 3])
+def test_coming_back_to_one_state_without_output_is_a_livelock(period: int) -> None:
+    progress, going = round_trip(period)
+    count, found = first(lambda _: after(progress, going))
+    assert (count, found.rule) == (CYCLE_PATIENCE * period + 1, "livelock")
+    assert count < progress.livelock_bound
+
+
+def test_output_or_a_stimulus_to_come_ends_a_round() -> None:
+    progress, going = round_trip(3)
+    assert silent(lambda step: after(progress, going, delivered=step % 6 == 0))
+    progress, going = round_trip(3)
+
+    def stimulated(_: int) -> Violation | None:
+        progress.new_stimulus()
+        return after(progress, going)
+
+    assert silent(stimulated, steps=progress.livelock_bound)
+
+
+def test_computing_ever_more_is_no_round() -> None:
+    progress, going = round_trip(10_000)
+    assert silent(lambda _: after(progress, going), steps=progress.livelock_bound)

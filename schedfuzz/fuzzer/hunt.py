@@ -25,7 +25,7 @@ from schedfuzz.fuzzer.reduction import Notebook, Reduction
 from schedfuzz.workers.pair import Pair
 
 TICK_SECONDS = 0.5
-FRESH_SHARE = 0.2  # of the mutator's answers that start from nothing
+FRESH_SHARE = 0.4  # of the mutator's answers that start from nothing
 CLOSING_SECONDS = 60.0  # for reductions that are unfinished when the hunt's time is up
 
 

@@ -121,7 +121,10 @@ class Drive:
 
     def _judge_progress(self, step: int, record: Step) -> Violation | None:
         tokens = sum(share.tokens for share in record.scheduled)
-        waits = bool(self.arrivals or self.events or self._working() or record.finished)
+        to_come = bool(self.arrivals or self.events)
+        if to_come:
+            self.progress.new_stimulus()
+        waits = to_come or self._working() or bool(record.finished)
         return self.progress.after_step(step, tokens, bool(record.delivered), waits)
 
     # -- what the scenario does to the engine ----------------------------------------------------

@@ -12,6 +12,7 @@ from schedfuzz.corpus.scenario import ResetPrefixCache, Scenario
 from schedfuzz.corpus.trace import Violation
 
 DEADLOCK_PATIENCE = 4
+CYCLE_PATIENCE = 4
 
 
 class Progress:
@@ -23,6 +24,7 @@ class Progress:
         self.idle_steps = 0
         self.steps_without_output = 0
         self.passed: tuple[str, int] = ("", 0)
+        self.seen: dict[tuple[Any, ...], int] = {}
         self.livelock_bound = livelock_bound(scenario)
         self.draft_slots = draft_slots(scheduler)
         # Stale output of a preempted request drains within the pipeline depth.
@@ -69,18 +71,36 @@ class Progress:
         slack = 2 + engine.num_blocks // 20 + len(self.scheduler.running)
         return free_blocks(self.scheduler) >= needed + slack
 
+    def new_stimulus(self) -> None:
+        """Say that something still comes from outside, which may end a round."""
+        self.seen.clear()
+
     def after_step(
         self, step: int, tokens: int, delivered: bool, waiting_for_events: bool
     ) -> Violation | None:
         """Return a deadlock or livelock violation when the run makes no progress."""
         self.steps_without_output = 0 if delivered else self.steps_without_output + 1
+        if delivered:
+            self.seen.clear()
         self.idle_steps = 0 if tokens or delivered or waiting_for_events else self.idle_steps + 1
         if self.idle_steps >= DEADLOCK_PATIENCE:
             return self._stuck("deadlock", f"nothing scheduled for {self.idle_steps} steps", step)
-        if self.steps_without_output > self.livelock_bound:
+        if self._going_round() or self.steps_without_output > self.livelock_bound:
             detail = f"no output for {self.steps_without_output} steps of work"
             return self._stuck("livelock", detail, step)
         return None
+
+    def _going_round(self) -> bool:
+        """Return whether the requests came back to one state too often since the last output.
+
+        The scheduler is deterministic: what it did from this state it will do again.
+        """
+        state = tuple(
+            (req_id, request.num_computed_tokens, request.num_tokens, request.status.value)
+            for req_id, request in getattr(self.scheduler, "requests", {}).items()
+        )
+        count = self.seen[state] = self.seen.get(state, 0) + 1
+        return bool(state) and count > CYCLE_PATIENCE
 
     def _stuck(self, rule: str, detail: str, step: int) -> Violation:
         """Blame the request that is served next: the queue's head, else a running one."""
