@@ -52,7 +52,7 @@ def test_a_file_is_self_contained_python_and_says_what_breaks(name: str) -> None
     assert re.fullmatch(r"test_[a-z0-9_]+_[0-9a-f]{8}\.py", made.filename)
     assert len(made.filename) <= MAX_NAME + len("test_") + len("_01234567.py")
     words = " ".join((ast.get_docstring(tree) or "").split())
-    assert "Fails on vLLM" in words
+    assert "ails on vLLM" in words
     _, before, after = FINDINGS[name]
     found = (before.violations or after.violations)[0]
     assert (RULES[found.rule][1][1:] if found.rule in RULES else found.rule) in words
@@ -184,12 +184,13 @@ def test_equal_priorities_go_by_arrival_and_not_by_id() -> None:
 
 def test_each_release_is_named_for_what_it_does() -> None:
     for name, sentence in {
-        "seats": "Fails on vLLM 0.28.0 (9 > 8); vLLM 0.29.0 passes.",
-        "regressed": "Fails on vLLM 0.29.0 (9 > 8); vLLM 0.28.0 passes.",
-        "both": "Fails on vLLM 0.28.0 and 0.29.0 (9 > 8).",
-        "refused after": "(9 > 8); vLLM 0.29.0 refuses the configuration.",
+        "seats": "Fails on vLLM 0.28.0 (contract seats: 9 > 8); passes on vLLM 0.29.0.",
+        "regressed": "Passes on vLLM 0.28.0; fails on vLLM 0.29.0 (contract seats: 9 > 8).",
+        "both": "Fails on vLLM 0.28.0 (contract seats: 9 > 8); fails on vLLM 0.29.0 (",
+        "refused after": "; vLLM 0.29.0 refuses the configuration.",
     }.items():
-        assert sentence in (ast.get_docstring(ast.parse(case(*FINDINGS[name]).text)) or "")
+        told = ast.get_docstring(ast.parse(case(*FINDINGS[name]).text)) or ""
+        assert sentence in " ".join(told.split())
 
 
 def test_refusing_the_configuration_passes() -> None:
@@ -245,7 +246,7 @@ def test_what_has_no_pytest_form_is_refused_with_a_cure(name: str) -> None:
     message = str(refused.value)
     assert message.startswith("a") and "\n" not in message
     assert message.endswith(
-        "has no pytest form yet; share its scenario: `schedfuzz show ID --json`"
+        "has no pytest form yet; share its scenario (`schedfuzz show` with --json)"
     )
 
 

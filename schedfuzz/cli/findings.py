@@ -60,6 +60,9 @@ def _badness(row: Finding) -> tuple[int, int, int]:
     return ORDER.index(row.verdict), KINDS.index(row.kind), row.id
 
 
+NO_PYTEST_FORM = {"corruption", "hang", "divergence"}
+
+
 @click.command()
 @click.argument("finding", type=click.IntRange(min=1), metavar="ID")
 @json_option
@@ -106,11 +109,14 @@ def _time(moment: datetime) -> str:
 def _commands(row: Finding) -> list[str]:
     pair = f"{typed_name(row.before)} {typed_name(row.after)}"
     explicit = f" {pair}" if "+" in row.before + row.after else ""
-    return [
-        f"schedfuzz replay {row.id} {pair}",
-        f"schedfuzz minimize {row.id}{explicit}",
-        f"schedfuzz export {row.id} --out findings",
-    ]
+    commands = [f"schedfuzz replay {row.id} {pair}"]
+    if row.minimize_state != "done":
+        commands.append(f"schedfuzz minimize {row.id}{explicit}")
+    if row.verdict == "changed" or row.kind in NO_PYTEST_FORM:
+        commands.append(f"schedfuzz show {row.id} --json > finding-{row.id}.json")
+    else:
+        commands.append(f"schedfuzz export {row.id} --out findings")
+    return commands
 
 
 def _as_object(row: Finding) -> dict[str, Any]:

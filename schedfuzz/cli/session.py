@@ -44,7 +44,7 @@ class Session:
         pair = Pair(self.before, self.after, self.home, self.say)
         with self._stored() as recorder:
             pair.on_incident(recorder.incident)
-            self.say(f"starting {recorder.before} and {recorder.after} …")
+            self.say(f"starting {recorder.before} and {recorder.after}, seed {self.plan.seed} …")
             with pair:
                 with stop_on_signals() as stop:
                     rows = self._hunt(pair, recorder, json_file, stop)

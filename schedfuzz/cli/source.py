@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
+
 from schedfuzz.cli.options import open_db
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
@@ -34,8 +36,25 @@ def load_scenario(source: str, db_url: str | None) -> Scenario:
     if number is not None:
         return reproducer(queries.get_finding(open_db(db_url), number))
     if source == "-":
-        return codec.decode(sys.stdin.buffer.read(), "standard input")
-    return codec.load(Path(source))
+        return codec.decode(_unwrapped(sys.stdin.buffer.read()), "standard input")
+    path = Path(source)
+    if path.is_file():
+        return codec.decode(_unwrapped(path.read_bytes()), source)
+    return codec.load(path)
+
+
+class _Shared(msgspec.Struct):
+    """What `show --json` prints of a finding, as far as it matters here."""
+
+    reproducer: dict[str, msgspec.Raw]
+
+
+def _unwrapped(data: bytes) -> bytes:
+    """Return the scenario within what `show --json` printed, or the data as it is."""
+    try:
+        return bytes(msgspec.json.decode(data, type=_Shared).reproducer["scenario"])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, RecursionError):
+        return data
 
 
 def reproducer(finding: Finding) -> Scenario:

@@ -98,11 +98,11 @@ def closing_block(
         console.print(text, markup=False, soft_wrap=True)
 
     say(status.line(totals))
-    for row in findings:
+    worst_first = sorted(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
+    for row in worst_first:
         size = f"{row.reproducer_requests} requests, {row.reproducer_steps} steps"
         say(f"  {row.id:>4}  {row.verdict:<9} {row.kind:<10} {row.title}  [{size}; {row.status}]")
-    if findings:
-        worst = min(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
-        say(f"  schedfuzz show {worst.id}")
-        say(f"  schedfuzz export {worst.id} --out findings")
-    say(f"  schedfuzz hunt {pair} --seed {status.seed + 1}")
+    if worst_first:
+        say(f"look closer:  schedfuzz show {worst_first[0].id}")
+        say(f"take it home: schedfuzz export {worst_first[0].id} --out findings")
+    say(f"hunt on:      schedfuzz hunt {pair} --seed {status.seed + 1}")

@@ -5,6 +5,7 @@ Turns a finding into one self-contained pytest file in the idiom of vLLM's engin
 an assertion. Nothing of schedfuzz is needed to run it.
 """
 
+import json
 import re
 import textwrap
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ CHECKS: dict[str, list[str]] = {
         "for req_id in scheduler_output.num_scheduled_tokens:",
         "    # The scheduler has counted this step's tokens as computed already.",
         "    end = self.scheduler.requests[req_id].num_computed_tokens",
-        '    assert end + 1 <= MAX_MODEL_LEN, f"no room to sample for request {req_id}"',
+        '    assert end + 1 <= MAX_MODEL_LEN, f"{req_id}: {end} computed + 1 sampled"',
     ],
     "token-total": [
         "total = sum(scheduler_output.num_scheduled_tokens.values())",
@@ -54,7 +55,8 @@ CHECKS: dict[str, list[str]] = {
         "    request = self.scheduler.requests[req_id]",
         f"    {_DRAFTS}",
         "    newest = request.num_computed_tokens - len(drafts)",
-        "    assert request.is_prefill_chunk or newest == request.num_tokens, req_id",
+        "    samples = not request.is_prefill_chunk",
+        '    assert not samples or newest == request.num_tokens, f"{req_id}: {newest}"',
     ],
 }
 # Rules that only make sense without batches in flight, where both sides count the same tokens.
@@ -83,7 +85,7 @@ def build_case(
     if not bad.violations:
         raise InputError(
             f"a {verdict.kind or verdict.verdict} finding has no pytest form yet; "
-            "share its scenario: `schedfuzz show ID --json`"
+            "share its scenario (`schedfuzz show` with --json)"
         )
     violation = bad.violations[0]
     engine = scenario.engine
@@ -96,10 +98,11 @@ def build_case(
         "tracks_scheduled": violation.rule == "passed-over",
         "priorities": engine.policy == "priority",
         "may_refuse": good.outcome == "rejected",
+        "refusal": _refusal(good),
         "ends": violation.rule != "passed-over",
         "headline": _headline(violation),
         "story": _words(retell(scenario, bad)),
-        "releases": _words(_releases(verdict, names, bad, good)),
+        "releases": _words(_releases(names, before, after)),
         "name": _name(violation),
         "body": _body(scenario, violation, bad, good),
     }
@@ -124,7 +127,7 @@ def _checks(violation: Violation, scenario: Scenario) -> list[str]:
         return CHECKS[violation.rule]
     raise InputError(
         f"a {violation.kind} finding of rule {violation.rule} has no pytest form yet; "
-        "share its scenario: `schedfuzz show ID --json`"
+        "share its scenario (`schedfuzz show` with --json)"
     )
 
 
@@ -159,18 +162,31 @@ def _accepted(counts: dict[str, dict[int, int]]) -> list[str]:
     return [*lines, "}"]
 
 
+def _refusal(good: Trace) -> str:
+    """Return the refusal's plain words up to its first figure, as a literal, or ""."""
+    words = re.match(r"[A-Za-z' ]*", good.reason.partition(": ")[2])
+    return json.dumps(words[0].strip()) if words and words[0].strip() else ""
+
+
 def _name(violation: Violation) -> str:
-    parts = (violation.rule, violation.path or violation.function.split(".")[-1])
+    where = f"{violation.path}_request" if violation.path else violation.function.split(".")[-1]
+    parts = (violation.rule, where)
     return re.sub(r"[^a-z0-9]+", "_", "_".join(parts).lower()).strip("_")[:MAX_NAME].strip("_")
 
 
-def _releases(verdict: Verdict, names: tuple[str, str], bad: Trace, good: Trace) -> str:
-    shown = bad.violations[0].detail
-    if verdict.verdict == "both":
-        return f"Fails on vLLM {names[0]} and {names[1]} ({shown})."
-    broken, right = names if verdict.verdict == "fixed" else names[::-1]
-    how = "refuses the configuration" if good.outcome == "rejected" else "passes"
-    return f"Fails on vLLM {broken} ({shown}); vLLM {right} {how}."
+def _releases(names: tuple[str, str], before: Trace, after: Trace) -> str:
+    """Return how each release fares, in one sentence each side."""
+    sides = []
+    for name, trace in zip(names, (before, after), strict=True):
+        if trace.violations:
+            first = trace.violations[0]
+            sides.append(f"fails on vLLM {name} ({first.kind} {first.rule}: {first.detail})")
+        elif trace.outcome == "rejected":
+            sides.append(f"vLLM {name} refuses the configuration")
+        else:
+            sides.append(f"passes on vLLM {name}")
+    text = "; ".join(sides) + "."
+    return text[0].upper() + text[1:]
 
 
 # -- the story as code ---------------------------------------------------------------------------

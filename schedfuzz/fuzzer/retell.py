@@ -3,6 +3,7 @@
 What a trace says in words and in figures that do not depend on our token function.
 """
 
+from schedfuzz.corpus.order import DEFAULTS
 from schedfuzz.corpus.scenario import Abort, Scenario
 from schedfuzz.corpus.trace import Trace
 
@@ -28,18 +29,36 @@ def accepted_drafts(scenario: Scenario, trace: Trace) -> dict[str, dict[int, int
     return found
 
 
+# engine field -> how it is said when it is not at its default
+SETTINGS = {
+    "max_num_seqs": "max_num_seqs {}",
+    "max_num_batched_tokens": "max_num_batched_tokens {}",
+    "long_prefill_token_threshold": "long_prefill_token_threshold {}",
+    "chunked_prefill": "chunked prefill off",
+    "prefix_caching": "prefix caching off",
+    "policy": "{} policy",
+    "num_speculative_tokens": "num_speculative_tokens {}",
+}
+
+
 def retell(scenario: Scenario, trace: Trace) -> str:
     """Return a paragraph: the engine, what arrives when, and where the rule breaks."""
     engine = scenario.engine
     mode = "Asynchronous" if engine.async_scheduling else "Synchronous"
-    parts = [f"{mode} scheduling, max_model_len {engine.max_model_len}, "]
-    parts.append(f"{engine.num_blocks} blocks of {engine.block_size} tokens")
-    if engine.num_speculative_tokens:
-        parts.append(f", {engine.num_speculative_tokens} speculative tokens")
-    parts.append(". ")
+    settings = [
+        f"{mode} scheduling",
+        f"max_model_len {engine.max_model_len}",
+        f"{engine.num_blocks} blocks of {count(engine.block_size, 'token')}",
+    ]
+    settings += [
+        text.format(getattr(engine, name))
+        for name, text in SETTINGS.items()
+        if getattr(engine, name) != getattr(DEFAULTS, name)
+    ]
+    parts = [", ".join(settings) + ". "]
     for request in sorted(scenario.requests, key=lambda r: (r.arrival, r.id)):
         parts.append(
-            f"Request {request.id} ({request.prompt.length} prompt tokens, "
+            f"Request {request.id} ({count(request.prompt.length, 'prompt token')}, "
             f"max_tokens {request.max_tokens}) arrives before step {request.arrival}. "
         )
     for event in scenario.events:
@@ -50,6 +69,11 @@ def retell(scenario: Scenario, trace: Trace) -> str:
             parts.append(f"The prefix cache is reset before step {event.step}{how}. ")
     if trace.violations:
         violation = trace.violations[0]
-        who = "" if violation.request is None else f" on request {violation.request}"
-        parts.append(f"The rule breaks in step {violation.step}{who}.")
+        who = "" if violation.request is None else f", on request {violation.request}"
+        parts.append(f"It goes wrong in step {violation.step}{who}.")
     return "".join(parts)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number and its noun, in the plural unless it is one."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

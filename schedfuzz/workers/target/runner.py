@@ -37,6 +37,7 @@ class SimulatedRunner:
         """
         self.records = []
         self._update(output)
+        self.records = self._proposed(output)  # what a step that breaks a rule is shown with
         rows = [self._row(req_id, tokens, output) for req_id, tokens in self._shares(output)]
         for state, start, end, digests, *_ in rows:
             self.kv.write(state.blocks, start, digests, end)
@@ -44,6 +45,7 @@ class SimulatedRunner:
         # another one computes in the same step.
         for state, _, end, digests, *_ in rows:
             self._check_context(state, end, digests)
+        self.records = []
         samples = [self._sample(*row) for row in rows]
         self._draft(rows)
         return dict(zip(self.batch_order, samples, strict=True))
@@ -99,6 +101,18 @@ class SimulatedRunner:
         state.set_outputs(list(tokens[-outputs:]))
 
     # -- one step --------------------------------------------------------------------------------
+
+    def _proposed(self, output: Any) -> list[Scheduled]:
+        """Return the step's shares as the scheduler sent them, with nothing sampled yet."""
+        drafts = output.scheduled_spec_decode_tokens
+        return [
+            Scheduled(
+                state.number, state.path, state.computed, tokens, len(drafts.get(req_id, ())),
+                len(state.blocks), 0,
+            )
+            for req_id, tokens in output.num_scheduled_tokens.items()
+            if (state := self.states.get(req_id)) is not None
+        ]  # fmt: skip
 
     def _shares(self, output: Any) -> list[tuple[str, int]]:
         shares = output.num_scheduled_tokens
