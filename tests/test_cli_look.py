@@ -13,6 +13,7 @@ from schedfuzz.cli.findings import findings, show
 from schedfuzz.cli.main import run
 from schedfuzz.cli.replay import replay
 from schedfuzz.cli.sides import sides_table
+from schedfuzz.cli.source import load_scenario
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Trace, Verdict
@@ -183,3 +184,21 @@ def test_a_side_that_ends_early_leaves_its_cells_empty() -> None:
     after = list(table.columns[5].cells)
     assert after == ["r0 new 0+5 ->1", ""]
     assert list(table.columns[0].cells) == ["", "~"]
+
+
+def test_replay_reads_what_show_prints(store: Store, tmp_path: Path, monkeypatch) -> None:
+    number = add(store, "fixed", "contract")
+    shared = tmp_path / "finding.json"
+    shared.write_text(look("show", str(number), "--json").stdout)
+    story = load_scenario(str(shared), None)
+    assert codec.encode(story) == codec.encode(SMALL)
+
+
+def test_show_suggests_only_what_can_help(store: Store) -> None:
+    commands = look("show", str(add(store, "fixed", "contract", "one"))).stdout
+    assert "schedfuzz export" in commands and "schedfuzz minimize" in commands
+    number = add(store, "both", "corruption", "two")
+    queries.save_reproducer(store, number, SMALL, 3, 10, "done")
+    commands = look("show", str(number)).stdout
+    assert "schedfuzz export" not in commands and "schedfuzz minimize" not in commands
+    assert f"schedfuzz show {number} --json" in commands
