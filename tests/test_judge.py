@@ -83,6 +83,14 @@ def test_outcomes_differ_before_schedules_do() -> None:
     assert judge(FINE, reason).rule == "outcome:finish reason"
 
 
+def test_an_abort_that_cuts_at_another_length_is_no_outcome() -> None:
+    short = replace(other(running=1), outputs=(Output(0, (7,), None),))
+    longer = replace(other(finished=(0,)), outputs=(Output(0, (7, 8), None),))
+    assert judge(short, longer).rule == "schedule:finished"
+    wrong = replace(longer, outputs=(Output(0, (9, 8), None),))
+    assert judge(short, wrong).rule == "outcome:tokens"
+
+
 def test_schedules_fold_by_the_first_differing_decision() -> None:
     longer = other(scheduled=(replace(SHARE, tokens=4),))
     much_longer = other(scheduled=(replace(SHARE, tokens=1),))

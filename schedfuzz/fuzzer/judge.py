@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from schedfuzz.corpus.rules import RULES
-from schedfuzz.corpus.trace import Scheduled, Step, Trace, Verdict, VerdictName, Violation
+from schedfuzz.corpus.trace import Output, Scheduled, Step, Trace, Verdict, VerdictName, Violation
 
 CLEAN = Verdict("clean")
 
@@ -98,7 +98,7 @@ def _decisions(before: Trace, after: Trace) -> Iterator[tuple[str, str, str]]:
         yield "outcome", f"{before.outcome} to {after.outcome}", reason
         return
     for one, two in zip(before.outputs, after.outputs, strict=True):
-        if one != two:
+        if one != two and not _cut_short(one, two):
             what = "tokens" if one.tokens != two.tokens else "finish reason"
             yield "outcome", what, f"request {one.request}: {one} / {two}"
             break
@@ -109,6 +109,13 @@ def _decisions(before: Trace, after: Trace) -> Iterator[tuple[str, str, str]]:
             return
     if len(before.steps) != len(after.steps):
         yield "schedule", "steps", f"{len(before.steps)} / {len(after.steps)} steps"
+
+
+def _cut_short(one: Output, two: Output) -> bool:
+    """Return whether an abort cut the same output at different lengths: a schedule's matter."""
+    shared = min(len(one.tokens), len(two.tokens))
+    unfinished = one.finish_reason is None and two.finish_reason is None
+    return unfinished and one.tokens[:shared] == two.tokens[:shared]
 
 
 def _step_decision(one: Step, two: Step) -> tuple[str, str] | None:
