@@ -9,8 +9,8 @@ import signal
 from typing import Literal
 
 from schedfuzz.corpus.trace import Kind, Trace, Violation
+from schedfuzz.workers.target.wire import EXIT_BROKEN_FRAME, EXIT_RECYCLE
 
-EXIT_RECYCLE, EXIT_BROKEN_FRAME = 10, 11  # spelled out in the worker's own main module too
 OWN_SIGNALS = {
     signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS,
     signal.SIGTRAP,

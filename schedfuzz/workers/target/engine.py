@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.tokens import prompt_tokens
 
@@ -59,15 +61,13 @@ def model_dir() -> str:
 
 def vllm_config(engine: Engine) -> Any:
     """Return the release's VllmConfig for an engine. Raises Rejected if it refuses it."""
-    config = _config(dataclass_key(engine))
+    config = _config(config_key(engine))
     config.cache_config.num_gpu_blocks_override = engine.num_blocks
     return config
 
 
-def dataclass_key(engine: Engine) -> Engine:
+def config_key(engine: Engine) -> Engine:
     """Return the part of an engine that shapes its config: all but the pool size."""
-    import msgspec
-
     return msgspec.structs.replace(engine, num_blocks=engine.max_model_len)
 
 

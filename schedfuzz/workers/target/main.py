@@ -25,9 +25,6 @@ from schedfuzz.workers.target import wire
 from schedfuzz.workers.target.faults import Hang
 from schedfuzz.workers.target.instrument import CoverageMap, install, load_transform
 
-EXIT_END_OF_JOBS = 0
-EXIT_RECYCLE = 10
-EXIT_BROKEN_FRAME = 11
 PR_SET_PDEATHSIG = 1
 WARM_UP_FACTOR = 10  # the first engine imports what later ones find imported
 
@@ -105,7 +102,7 @@ def _fork_worker(settings: Settings, coverage: CoverageMap, data_out: int) -> bo
             os._exit(status)
     wire.send(data_out, wire.WorkerUp(pid))
     _, status = os.waitpid(pid, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == EXIT_END_OF_JOBS:
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == wire.EXIT_END_OF_JOBS:
         return False
     wire.send(data_out, wire.WorkerGone(pid, status, job.number))
     return True
@@ -147,9 +144,9 @@ class Worker:
             try:
                 job = wire.receive(0)
             except (ValueError, msgspec.MsgspecError):
-                return EXIT_BROKEN_FRAME  # a worker killed while it read one
+                return wire.EXIT_BROKEN_FRAME  # a worker killed while it read one
             if not isinstance(job, wire.Job):
-                return EXIT_END_OF_JOBS
+                return wire.EXIT_END_OF_JOBS
             self.current.number = job.number
             trace = self._run(job)
             wire.send(self.data_out, wire.Ran(job.number, trace))
@@ -158,7 +155,7 @@ class Worker:
                 break  # whatever it left behind goes with the worker
             if count % 64 == 0 and _resident_bytes() - base > self.settings.recycle_bytes:
                 break
-        return EXIT_RECYCLE
+        return wire.EXIT_RECYCLE
 
     def _run(self, job: wire.Job) -> Trace:
         from schedfuzz.workers.target.drive import died

@@ -13,6 +13,8 @@ from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 
 MAX_FRAME = 64 << 20
+# A worker's exit codes that say nothing of vLLM; 0 means that its jobs ended.
+EXIT_END_OF_JOBS, EXIT_RECYCLE, EXIT_BROKEN_FRAME = 0, 10, 11
 _LENGTH = struct.Struct(">I")
 
 
