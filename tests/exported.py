@@ -6,8 +6,9 @@ Findings made by hand, one for each form that an exported pytest file can take.
 from fabricated import step
 from msgspec.structs import replace
 
+from schedfuzz.corpus.events import Abort, ResetPrefixCache
 from schedfuzz.corpus.rules import violation
-from schedfuzz.corpus.scenario import Abort, Engine, Prompt, Request, ResetPrefixCache, Scenario
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Scheduled, Trace, Violation
 from schedfuzz.fuzzer.export import CHECKS, Case, build_case
 from schedfuzz.fuzzer.judge import judge

@@ -16,7 +16,7 @@ def new(request: Request, blocks: list[int], computed: int = 0) -> SimpleNamespa
     """Return the data of a request that enters; `computed` tokens are a prefix hit."""
     return SimpleNamespace(
         req_id=str(request.id), prompt_token_ids=prompt_tokens(request), block_ids=(blocks,),
-        num_computed_tokens=computed,
+        num_computed_tokens=computed, lora_request=None, mm_features=[], prefill_token_ids=None,
     )  # fmt: skip
 
 

@@ -6,21 +6,10 @@ validator are tested against something independent.
 
 from hypothesis import strategies as st
 
-from schedfuzz.corpus.scenario import (
-    Abort,
-    Engine,
-    Prompt,
-    Request,
-    ResetPrefixCache,
-    Scenario,
-)
-from schedfuzz.corpus.validate import (
-    BLOCK_SIZES,
-    MAX_STEP,
-    blocks_for,
-    least_token_budget,
-    validate,
-)
+from schedfuzz.corpus.events import Abort, ResetPrefixCache
+from schedfuzz.corpus.relations import blocks_for, least_token_budget
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
+from schedfuzz.corpus.validate import BLOCK_SIZES, MAX_STEP, validate
 
 WHATEVER = st.integers(-(10**6), 10**6) | st.integers(-3, 40)
 times = st.integers(0, 30) | st.integers(0, MAX_STEP)

@@ -95,7 +95,7 @@ def test_a_failed_step_is_one_line_with_the_log(
 def test_a_full_disk_is_said(
     home: Home, cheap_install: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(env: Environment) -> None:
+    def full(env: Environment, base: str) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(build_module, "_write_marker", full)

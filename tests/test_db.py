@@ -8,7 +8,8 @@ import pytest
 
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.corpus.scenario import Abort, Engine, Prompt, Request, Scenario
+from schedfuzz.corpus.events import Abort
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store

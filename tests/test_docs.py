@@ -12,16 +12,9 @@ import pytest
 from schedfuzz.cli.main import cli
 from schedfuzz.corpus import codec
 from schedfuzz.corpus import validate as bounds
+from schedfuzz.corpus.events import Abort, ResetPrefixCache
 from schedfuzz.corpus.rules import RULES
-from schedfuzz.corpus.scenario import (
-    SCHEMA_VERSION,
-    Abort,
-    Engine,
-    Prompt,
-    Request,
-    ResetPrefixCache,
-    Scenario,
-)
+from schedfuzz.corpus.scenario import SCHEMA_VERSION, Engine, Prompt, Request, Scenario
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

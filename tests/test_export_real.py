@@ -9,8 +9,9 @@ from exported import DRAFTING, EVENTFUL, NAMES, ODD, PLAIN, URGENT, bad, broken
 from fabricated import SEED_BUG
 from msgspec.structs import replace
 
+from schedfuzz.corpus.events import ResetPrefixCache
 from schedfuzz.corpus.rules import violation
-from schedfuzz.corpus.scenario import Engine, Prompt, Request, ResetPrefixCache, Scenario
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.corpus.validate import validate
 from schedfuzz.db import queries

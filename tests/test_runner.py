@@ -36,7 +36,7 @@ from schedfuzz.corpus.scenario import Engine, Prompt
 from schedfuzz.corpus.tokens import continuation, prompt_tokens
 from schedfuzz.corpus.trace import Scheduled, Violation
 from schedfuzz.workers.target.faults import BrokenRule
-from schedfuzz.workers.target.runner import SimulatedRunner
+from schedfuzz.workers.target.runner_v1 import V1Runner as SimulatedRunner
 
 
 def play(
@@ -51,7 +51,8 @@ def play(
         runner.step = step
         change(step, sent)
         try:
-            sampled = runner.execute(sent)
+            runner.execute(sent)
+            sampled = runner.sample(None)
         except BrokenRule as error:
             fatal.append(error.violation)
             break
@@ -101,6 +102,7 @@ def test_one_request_too_near_the_limit_has_zeros_proposed_to_all() -> None:
         runner = SimulatedRunner(replace(DRAFTS, max_num_batched_tokens=64))
         runner.requests = {"3": late, "4": RIGHT}
         runner.execute(output({3: length, 4: 5}, new(late, [1, 2, 3, 4]), new(RIGHT, [5])))
+        runner.sample(None)
         ids, proposed = runner.proposals()
         assert ids == ["3", "4"]
         assert proposed[1] == (continuation(known(RIGHT, 1), 2) if room else [0, 0])

@@ -7,15 +7,9 @@ not a magic value. A predicate returns the engine steps when its fault shows, el
 from collections.abc import Callable, Iterator
 from random import Random
 
-from schedfuzz.corpus.scenario import (
-    Abort,
-    Engine,
-    Prompt,
-    Request,
-    ResetPrefixCache,
-    Scenario,
-)
-from schedfuzz.corpus.validate import blocks_for
+from schedfuzz.corpus.events import Abort, ResetPrefixCache
+from schedfuzz.corpus.relations import blocks_for
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.mutate import crossover, mutate
 

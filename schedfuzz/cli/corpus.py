@@ -1,4 +1,4 @@
-"""Nouns: the `corpus` verbs (path, list, import, merge).
+"""Nouns: the `corpus` verbs (path, list, import, merge; coverage has its own module).
 
 A pair's corpus is a directory of scenario files that the next hunt starts from. Merging writes the
 small set first and deletes the rest last, so the directory never holds less than it should.
@@ -49,7 +49,7 @@ def path(before: str, after: str) -> None:
 def list_corpus(before: str, after: str, as_json: bool) -> None:
     """Print where the pair's corpus is, its scenarios and its size in bytes."""
     directory = _directory(parse_target(before), parse_target(after))
-    sizes = [file.stat().st_size for file in _files(directory)]
+    sizes = [file.stat().st_size for file in files_in(directory)]
     facts = {"directory": str(directory), "scenarios": len(sizes), "bytes": sum(sizes)}
     if as_json:
         print_json(facts)
@@ -92,10 +92,14 @@ def merge(before: str, after: str, others: tuple[Path, ...], corpus_dir: Path | 
     """
     targets = parse_target(before), parse_target(after)
     directory = _directory(*targets) if corpus_dir is None else make_directory(corpus_dir)
-    own = {file: scenario for file in _files(directory) if (scenario := _read(file)) is not None}
+    own = {
+        file: scenario
+        for file in files_in(directory)
+        if (scenario := read_scenario(file)) is not None
+    }
     found = {codec.scenario_id(scenario): scenario for scenario in own.values()}
     for other in others:
-        for scenario in filter(None, map(_read, _files(other))):
+        for scenario in filter(None, map(read_scenario, files_in(other))):
             found.setdefault(codec.scenario_id(scenario), scenario)
     if not found:
         raise InputError(f"{directory}: no scenarios to merge; hunt first, or name a FROM_DIR")
@@ -137,11 +141,13 @@ def _directory(before: Target, after: Target) -> Path:
     return Home.locate().corpus(before.name, after.name)
 
 
-def _files(directory: Path) -> Iterator[Path]:
+def files_in(directory: Path) -> Iterator[Path]:
+    """Return the files of a directory in the order of their names."""
     return (file for file in sorted(directory.iterdir()) if file.is_file())
 
 
-def _read(file: Path) -> Scenario | None:
+def read_scenario(file: Path) -> Scenario | None:
+    """Return a file's scenario, None if it holds none."""
     try:
         return codec.load(file)
     except InputError:

@@ -54,12 +54,17 @@ A_PATH = click.Path(path_type=Path)
     metavar="DIR",
     help="Export every violation found as a pytest file.",
 )
+@click.option(
+    "--scheduler-cls",
+    metavar="MODULE:CLASS",
+    help="Hunt AFTER with this scheduler class instead of vLLM's own (as AFTER@MODULE:CLASS).",
+)
 @click.option("--strict", is_flag=True, help="Divergences alone also exit with 3.")
 @db_option
 def hunt(
     before: str, after: str | None, seconds: float | None, runs: int | None, seed: int | None,
-    corpus_dir: Path | None, json_file: Path | None, export_dir: Path | None, strict: bool,
-    db_url: str | None,
+    corpus_dir: Path | None, json_file: Path | None, export_dir: Path | None,
+    scheduler_cls: str | None, strict: bool, db_url: str | None,
 ) -> int:  # fmt: skip
     """Fuzz BEFORE against AFTER (releases such as 0.28.0 0.29.0) and store what differs.
 
@@ -68,6 +73,8 @@ def hunt(
     """
     if not guide.available():
         raise InputError("hunt needs Atheris, which this machine has not; x86_64 Linux has it")
+    if scheduler_cls is not None:
+        after = f"{after or before}@{scheduler_cls}"
     one, two = parse_target(before), parse_target(after or before)
     home = Home.locate()
     if corpus_dir is None:

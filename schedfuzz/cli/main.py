@@ -14,7 +14,10 @@ from typing import Any
 import click
 
 from schedfuzz import __version__
+from schedfuzz.cli.bench import bench
 from schedfuzz.cli.corpus import corpus
+from schedfuzz.cli.coverage import coverage
+from schedfuzz.cli.dimensions import dimensions
 from schedfuzz.cli.export import export
 from schedfuzz.cli.findings import findings, show
 from schedfuzz.cli.hunt import hunt
@@ -51,8 +54,10 @@ def cli() -> None:
     """
 
 
-for command in (hunt, replay, minimize, findings, show, export, targets, corpus):
+for command in (hunt, replay, minimize, findings, show, export, targets, corpus, bench):
     cli.add_command(command)
+corpus.add_command(coverage)
+targets.add_command(dimensions)
 
 
 def main() -> None:

@@ -110,6 +110,7 @@ class Session:
         return {
             "executions": totals.executions, "seconds": totals.seconds,
             "executions_per_second": rate, "findings": found, "infra": totals.infra,
+            "left_out": totals.left_out,
             "seed": self.plan.seed,
         }  # fmt: skip
 

@@ -64,8 +64,10 @@ def reproducer(finding: Finding) -> Scenario:
 
 def typed_name(name: str) -> str:
     """Return what to type for a stored target name; a transform's directory is for the reader."""
-    release, plus, transform = name.partition("+")
-    return f"{release}+PATH/TO/{transform.rpartition('@')[0]}" if plus else release
+    if "+" not in name:
+        return name.rpartition("@")[0] or name
+    release, _, transform = name.partition("+")
+    return f"{release}+PATH/TO/{transform.rpartition('@')[0]}"
 
 
 def stored_pair(
@@ -82,7 +84,7 @@ def stored_pair(
                 f"finding {finding.id}: a transform's stored name holds no path; "
                 f"write `schedfuzz {verb} {finding.id} {names}`"
             )
-        before, after = finding.before, finding.after
+        before, after = typed_name(finding.before), typed_name(finding.after)
     targets = parse_target(before), parse_target(after)
     for wanted, target in zip((finding.before, finding.after), targets, strict=True):
         if target.name != wanted:

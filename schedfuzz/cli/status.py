@@ -98,6 +98,8 @@ def closing_block(
         console.print(text, markup=False, soft_wrap=True)
 
     say(status.line(totals))
+    if totals.left_out:
+        say(f"left out, for one of the targets lacks it: {', '.join(totals.left_out)}")
     worst_first = sorted(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
     for row in worst_first:
         size = f"{row.reproducer_requests} requests, {row.reproducer_steps} steps"

@@ -21,6 +21,11 @@ def say(line: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(line, style="dim", markup=False)
 
 
+def borrowed(base: str) -> str:
+    """Return what to add to the state of an environment that borrows from `base` ("" for none)."""
+    return f", dependencies of {base}" if base else ""
+
+
 @click.group()
 def targets() -> None:
     """Build, list, check and remove the vLLM releases that scenarios run on."""
@@ -47,6 +52,7 @@ def list_targets(as_json: bool) -> None:
             "build": env.build,
             "ready": not problem,
             "problem": problem,
+            "base": env.base.release if env.base else "",
             "dir": str(env.dir),
         }
         for env in list_environments(Home.locate())
@@ -56,7 +62,9 @@ def list_targets(as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        state = "ready" if row["ready"] else f"broken: {row['problem']}"
+        state = (
+            f"broken: {row['problem']}" if row["problem"] else f"ready{borrowed(str(row['base']))}"
+        )
         click.echo(f"{row['release']}\t{row['build']}\t{state}\t{row['dir']}")
     if not rows:
         say("no targets yet; `schedfuzz targets add 0.28.0` builds one")
@@ -88,6 +96,7 @@ def doctor_targets() -> None:
     for env, problem in doctor(Home.locate()):
         ill = ill or bool(problem)
         cure = f"run `schedfuzz targets remove {env.release}`, then `add {env.release}`"
-        click.echo(f"{env.release}\t{env.build}\t" + (f"{problem}; {cure}" if problem else "ok"))
+        well = f"ok{borrowed(env.base.release if env.base else '')}"
+        click.echo(f"{env.release}\t{env.build}\t" + (f"{problem}; {cure}" if problem else well))
     if ill:
         raise SystemExit(1)

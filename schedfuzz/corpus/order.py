@@ -5,9 +5,13 @@ events beat fewer engine steps beat an engine nearer to the defaults beat shorte
 canonical bytes break the last tie, so two different scenarios are never equal.
 """
 
+from typing import Any
+
+import msgspec
+
 from schedfuzz.corpus.codec import encode
-from schedfuzz.corpus.scenario import Engine, Request, Scenario
-from schedfuzz.corpus.validate import blocks_for
+from schedfuzz.corpus.relations import blocks_for
+from schedfuzz.corpus.scenario import Engine, Scenario
 
 Rank = tuple[int, int, int, int, int, int, int, int, bytes]
 
@@ -19,8 +23,22 @@ NUMBERS = (
     "max_num_batched_tokens",
     "long_prefill_token_threshold",
     "num_speculative_tokens",
+    "pipeline_parallel_size",
+    "canvas_length",
+    "prefix_match_unit",
+    "watermark_percent",
+    "max_num_scheduled_tokens",
+    "prefill_schedule_interval",
+    "encoder_cache_size",
+    "max_num_encoder_input_tokens",
+    "max_loras",
 )
-SWITCHES = ("chunked_prefill", "prefix_caching", "policy", "async_scheduling")
+# every other field that has a default
+SWITCHES = tuple(
+    name
+    for name in Engine.__struct_fields__
+    if name not in (*NUMBERS, "max_model_len", "num_blocks")
+)
 
 
 def order(scenario: Scenario, steps: int) -> Rank:
@@ -56,24 +74,36 @@ def _engine_distance(scenario: Scenario) -> tuple[int, int]:
 
 def _size(scenario: Scenario) -> int:
     """Return the sum of lengths and times; an output token weighs double, for it costs a step."""
-    total = scenario.engine.max_model_len + sum(event.step for event in scenario.events)
+    total = scenario.engine.max_model_len + sum(map(_weight, scenario.events))
+    for part in (*scenario.engine.groups, scenario.engine.connector):
+        total += _weight(part)
     for request in scenario.requests:
-        total += request.prompt.length + (request.prompt.shared or 0)
-        total += 2 * request.max_tokens + request.arrival + abs(request.priority)
-        total += sum(request.accept)
+        total += _weight(request) + request.max_tokens - request.id - request.prompt.family
     return total
+
+
+def _weight(part: Any) -> int:
+    """Return the sum of all numbers in a part, whatever their sign."""
+    if isinstance(part, msgspec.Struct):
+        return sum(_weight(getattr(part, name)) for name in part.__struct_fields__)
+    if isinstance(part, tuple):
+        return sum(map(_weight, part))
+    return abs(part) if isinstance(part, int) else 0
 
 
 def _non_defaults(scenario: Scenario) -> int:
     """Return how many optional fields of requests and events are written."""
-    flags = sum(
-        bool(getattr(event, "in_flight", False) or getattr(event, "preempt_running", False))
-        for event in scenario.events
-    )
-    return flags + sum(_written(request) for request in scenario.requests)
+    return sum(map(_written, (*scenario.requests, *scenario.events)))
 
 
-def _written(request: Request) -> int:
-    prompt = request.prompt
-    optional = (request.arrival, request.priority, request.accept != (0,), prompt.family)
-    return sum(map(bool, optional)) + (prompt.shared is not None)
+def _written(part: Any) -> int:
+    if isinstance(part, tuple):
+        return sum(map(_written, part))
+    if not isinstance(part, msgspec.Struct):
+        return 0
+    count = 0
+    for field in msgspec.structs.fields(type(part)):
+        value = getattr(part, field.name)
+        count += not field.required and value != field.default
+        count += _written(value)
+    return count

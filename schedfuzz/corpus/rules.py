@@ -8,6 +8,25 @@ from schedfuzz.corpus.trace import Kind, Violation
 
 # rule -> (kind, one sentence)
 RULES: dict[str, tuple[Kind, str]] = {
+    "encoder-budget": (
+        "contract",
+        "a step's encoder inputs stay within max_num_encoder_input_tokens",
+    ),
+    "encoder-cache": (
+        "contract",
+        "the encoder outputs that the runner keeps stay within encoder_cache_size",
+    ),
+    "encoder-missing": ("contract", "every placeholder of a step has its encoder output at hand"),
+    "encoder-slots": (
+        "contract",
+        "the encoder cache counts from 0 to encoder_cache_size slots as free",
+    ),
+    "encoder-held": (
+        "contract",
+        "a request holds the encoder output that it has read only in part",
+    ),
+    "encoder-left": ("leak", "when all requests are gone none holds an encoder output"),
+    "lora-limit": ("contract", "a step's requests use at most max_loras adapters"),
     "nonpositive-tokens": ("contract", "a scheduled request gets at least one token"),
     "past-max-model-len": (
         "contract",
@@ -20,6 +39,22 @@ RULES: dict[str, tuple[Kind, str]] = {
     "token-budget": ("contract", "a step's tokens stay within max_num_batched_tokens"),
     "token-total": ("contract", "the step's total is the sum of its requests' tokens"),
     "seats": ("contract", "a step holds at most max_num_seqs requests"),
+    "draft-slots": (
+        "contract",
+        "a step's tokens and what its drafter adds for each request fit max_num_batched_tokens",
+    ),
+    "draft-lookahead": (
+        "contract",
+        "the block table covers the positions that the drafter writes after the step",
+    ),
+    "running-skipped": (
+        "starvation",
+        "a running request that could go on gets tokens when a later one does",
+    ),
+    "admission-order": (
+        "starvation",
+        "no request is admitted while one that stands before it by policy is left waiting",
+    ),
     "draft-width": ("contract", "a request gets at most num_speculative_tokens drafts"),
     "unknown-request": ("contract", "only requests that the runner knows are scheduled"),
     "resumed-in-full": ("contract", "a resumed request brings its whole block table"),
@@ -28,8 +63,56 @@ RULES: dict[str, tuple[Kind, str]] = {
     "misplaced-sample": ("contract", "the last non-draft token of a sampling step is the newest"),
     "computed-behind": ("contract", "the scheduler never counts less computed than the runner"),
     "block-table": ("contract", "the block table covers the step's tokens with real blocks"),
+    "block-copy": (
+        "contract",
+        "a block copy goes from a written block to a real one, which no other copy goes to",
+    ),
+    "common-prefix": ("contract", "the blocks reported as common are those of every request"),
+    "grammar-rows": (
+        "contract",
+        "a grammar bitmask has one row for each token that its requests may sample",
+    ),
+    "grammar": (
+        "corruption",
+        "what a structured request delivers after its reasoning is what its grammar allows",
+    ),
+    "grammar-state": (
+        "corruption",
+        "a grammar has been fed exactly the tokens that its request delivered",
+    ),
     "kv-content": ("corruption", "every position a request attends to holds its own content"),
+    "load-blocks": ("contract", "an async KV load gets exactly the blocks of its tokens"),
+    "load-zeroed": ("contract", "a block is not zeroed while KV is loaded into it"),
+    "load-into-used-block": (
+        "contract",
+        "no async KV load goes into a block that a step in flight still uses",
+    ),
+    "load-overwritten": ("corruption", "a block holds what is loaded into it until that is done"),
+    "failed-load-delivered": (
+        "corruption",
+        "no token computed from KV that failed to load reaches a client",
+    ),
+    "handoff-blocks": (
+        "contract",
+        "the blocks handed to the KV connector at the end are exactly those of computed tokens",
+    ),
+    "handoff-content": (
+        "corruption",
+        "blocks handed to the KV connector hold the request's content until they were sent",
+    ),
     "output": ("corruption", "a request's output does not depend on the schedule"),
+    "session-prompt": (
+        "corruption",
+        "a session's next turn continues its prompt and output, less the last token",
+    ),
+    "turn-length": ("corruption", "each turn of a session ends by its own max_tokens and stop"),
+    "finish-reason": ("corruption", "a request ends by stop after its stop token, else by length"),
+    "logprobs": ("corruption", "a turn's tokens bring their own logprobs exactly when it asked"),
+    "prompt-logprobs": (
+        "corruption",
+        "a prompt's logprobs come once, with its first output, a row a token but the first",
+    ),
+    "pooled": ("corruption", "a pooling request is answered for exactly its own prompt"),
     "blocks-left": ("leak", "when all requests are gone every KV block is free"),
     "requests-left": ("leak", "when all requests are gone the scheduler holds none"),
     "deadlock": ("starvation", "something is scheduled while a request is unfinished"),

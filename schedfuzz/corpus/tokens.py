@@ -1,4 +1,4 @@
-"""Nouns: prompt tokens, prefix digests, continuation, drafts.
+"""Nouns: prompt tokens, contents, prefix digests, continuation, drafts, grammar.
 
 The key insight: the model is a pure function. The digest of a prefix decides its next token, so
 whatever the schedule, a request's output must come out the same, and a KV slot can be checked by
@@ -6,11 +6,25 @@ the digest of the prefix it was written for. Python's own `hash` is salted per p
 used.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from schedfuzz.corpus.parts import Image
 from schedfuzz.corpus.scenario import Request, Scenario
 
 MASK = (1 << 62) - 1
 SEED = 0x1B873593
 VOCAB = 32  # small, so that the drafter's and vLLM's placeholder token 0 is sometimes right
+# Tokens with a meaning of their own, beyond those that a digest gives; the model knows 64.
+STOP = 40
+IMAGE = 41
+REASONING_END = 42
+POISON = 43  # computed from KV that failed to load
+
+# (digest of a prefix, its newest position) -> the token that follows
+Say = Callable[[int, int], int]
 
 
 def mix(digest: int, token: int) -> int:
@@ -20,23 +34,58 @@ def mix(digest: int, token: int) -> int:
 
 
 def prompt_tokens(request: Request) -> list[int]:
-    """Return the prompt's token ids: the family's part, then the request's own part."""
+    """Return the prompt's token ids: the family's part, then the request's own part.
+
+    Where an image stands there are placeholders.
+    """
     prompt = request.prompt
     shared = prompt.length if prompt.shared is None else prompt.shared
     family = mix(SEED, prompt.family)
     own = mix(mix(SEED, 7_777_777), request.id)
-    return [
+    tokens = [
         mix(family if position < shared else own, position) % VOCAB
         for position in range(prompt.length)
     ]
+    for image in request.images:
+        end = min(image.offset + image.length, prompt.length)
+        tokens[image.offset : end] = [IMAGE] * (end - image.offset)
+    return tokens
 
 
-def extend_digests(digests: list[int], tokens: list[int]) -> None:
-    """Append the digest after each of `tokens` to `digests` (entry p covers positions 0..p)."""
-    digest = digests[-1] if digests else SEED
-    for token in tokens:
-        digest = mix(digest, token)
+def picture(image: Image) -> list[int]:
+    """Return what stands for each piece of a picture, in the order of its placeholders."""
+    name = mix(mix(SEED, 6_000_000 + image.item), image.length)
+    return [mix(name, index) for index in range(image.length)]
+
+
+def contents(request: Request, tokens: list[int]) -> list[int]:
+    """Return what the model reads at each of the positions: the tokens and the pictures.
+
+    An encoder-decoder model reads its picture from the first position on.
+    """
+    if not request.images:
+        return tokens
+    read = list(tokens)
+    for image in request.images:
+        end = min(image.offset + image.length, len(tokens))
+        read[image.offset : end] = picture(image)[: end - image.offset]
+    return read
+
+
+def extend_digests(digests: list[int], contents: list[int], seed: int = SEED) -> None:
+    """Append the digest after each of `contents` to `digests` (entry p covers positions 0..p).
+
+    A position's content is its token, or what stands for an image's piece.
+    """
+    digest = digests[-1] if digests else seed
+    for content in contents:
+        digest = mix(digest, content)
         digests.append(digest)
+
+
+def seed_of(lora: int) -> int:
+    """Return the digest before the first position: each LoRA adapter is a model of its own."""
+    return mix(SEED, 5_000_000 + lora) if lora else SEED
 
 
 def next_token(digest: int) -> int:
@@ -44,19 +93,87 @@ def next_token(digest: int) -> int:
     return (digest >> 7) % VOCAB
 
 
+def speaker(request: Request, prompt_length: int) -> Say:
+    """Return how the request's model speaks after a prompt of `prompt_length` tokens.
+
+    Sampling forbids the stop token to the first `min_tokens` outputs. What a grammar then forbids
+    is not looked at here: see `truth`.
+    """
+    stop = request.stop_at
+    if stop is not None:
+        stop = prompt_length + max(stop, request.min_tokens)
+    marker = -1
+    if request.structured is not None and request.structured.reasoning_end is not None:
+        marker = prompt_length + request.structured.reasoning_end
+
+    def say(digest: int, position: int) -> int:
+        if position + 1 == marker:
+            return REASONING_END
+        if stop is not None and position + 1 >= stop:
+            return STOP
+        return next_token(digest)
+
+    return say
+
+
+def truth(request: Request, prompt_length: int) -> Say:
+    """Return the tokens that the request must yield: the model's, within its grammar."""
+    say = speaker(request, prompt_length)
+    if request.structured is None:
+        return say
+    first = prompt_length + grammar_start(request)
+
+    def within(digest: int, position: int) -> int:
+        token, count = say(digest, position), position + 1 - first
+        return token if count < 0 else first_allowed(allowed(request, count), token)
+
+    return within
+
+
+def grammar_start(request: Request) -> int:
+    """Return the index of the first output token that the request's grammar is for."""
+    structured = request.structured
+    if structured is None or structured.reasoning_end is None:
+        return 0
+    return structured.reasoning_end + 1
+
+
+def allowed(request: Request, count: int) -> int:
+    """Return the tokens, as bits, that the request's grammar accepts after `count` tokens.
+
+    About half of the plain ones; once it has its `ends_after` tokens the stop token alone.
+    """
+    structured = request.structured
+    if structured is not None and structured.ends_after and count >= structured.ends_after:
+        return 1 << STOP
+    random = mix(mix(SEED, 11_000_000 + request.id), count) >> 9
+    return random & ((1 << VOCAB) - 1) | 1 << count % VOCAB
+
+
+def first_allowed(mask: int, token: int) -> int:
+    """Return the first token at or after `token`, cyclically, of a mask that is not empty."""
+    later = mask >> token << token or mask
+    return (later & -later).bit_length() - 1
+
+
 def continuation(tokens: list[int], count: int) -> list[int]:
-    """Return the `count` tokens that follow `tokens`, as any schedule must produce them."""
-    digest = SEED
-    for token in tokens:
-        digest = mix(digest, token)
+    """Return the `count` tokens that follow `tokens` by digest alone."""
+    return spoken(lambda digest, _: next_token(digest), tokens, count)
+
+
+def spoken(say: Say, contents: list[int], count: int, seed: int = SEED) -> list[int]:
+    """Return the `count` tokens that follow `contents`, as any schedule must produce them."""
+    digests: list[int] = []
+    extend_digests(digests, contents, seed)
+    digest = digests[-1]
     out: list[int] = []
-    for _ in range(count):
-        out.append(next_token(digest))
+    for position in range(len(contents) - 1, len(contents) - 1 + count):
+        out.append(say(digest, position))
         digest = mix(digest, out[-1])
     return out
 
 
-def draft(digest: int, position: int, accept: tuple[int, ...], width: int) -> list[int]:
+def draft(say: Say, digest: int, position: int, accept: tuple[int, ...], width: int) -> list[int]:
     """Return the drafter's proposal after the token at `position`, whose prefix has `digest`.
 
     The first accept[position % len(accept)] tokens are right, the next is wrong, the rest is
@@ -65,7 +182,7 @@ def draft(digest: int, position: int, accept: tuple[int, ...], width: int) -> li
     right = accept[position % len(accept)]
     out: list[int] = []
     for index in range(width):
-        token = next_token(digest)
+        token = say(digest, position + index)
         if index == right:
             token = (token + 1) % VOCAB
         out.append(token)
@@ -76,9 +193,69 @@ def draft(digest: int, position: int, accept: tuple[int, ...], width: int) -> li
 def expected_outputs(scenario: Scenario) -> dict[int, list[int]]:
     """Return, per request id, the output tokens an uninterrupted request must deliver."""
     limit = scenario.engine.max_model_len
+    if scenario.engine.model == "pooling":
+        return {request.id: [] for request in scenario.requests}
     return {
-        request.id: continuation(
-            prompt_tokens(request), min(request.max_tokens, limit - request.prompt.length)
-        )
+        request.id: [token for turn in conversation(request, limit) for token in turn.tokens]
         for request in scenario.requests
     }
+
+
+class Spoken(NamedTuple):
+    """One turn: all tokens before its output, and the output that it must deliver."""
+
+    prompt: list[int]
+    tokens: list[int]
+
+
+def conversation(request: Request, limit: int) -> list[Spoken]:
+    """Return the turns of a request, as far as they fit into `limit` tokens (max_model_len).
+
+    The next turn of a session continues what the client got, less the last token: that one was
+    sampled but never computed. A request that is no session has one turn.
+    """
+    turns: list[Spoken] = []
+    prompt = prompt_tokens(request)
+    if request.structured is not None and request.structured.fails:
+        return []
+    for index, view in enumerate(turn_views(request)):
+        if index:
+            prompt = prompt + turns[-1].tokens[:-1] + turn_tokens(request, index)
+        room = limit - len(prompt)
+        if room <= 0:
+            break
+        say = truth(view, len(prompt))
+        read = contents(request, prompt)
+        tokens = spoken(say, read, min(view.max_tokens, room), seed_of(request.lora))
+        turns.append(Spoken(prompt, until_stop(tokens)))
+    return turns
+
+
+def turn_views(request: Request) -> list[Request]:
+    """Return the request as each of its turns asks for output; a bare close is no turn."""
+    views = [request]
+    for turn in request.turns:
+        if turn.length:
+            view = replace(
+                request, arrival=turn.step, max_tokens=turn.max_tokens, min_tokens=0,
+                stop_at=turn.stop_at, logprobs=turn.logprobs,
+            )  # fmt: skip
+            views.append(view)
+    return views
+
+
+def turn_tokens(request: Request, index: int) -> list[int]:
+    """Return the input of a session's turn (1 is the first after the prompt).
+
+    Sessions whose whole prompts are their family's get the same input: they hit one prefix.
+    """
+    prompt = request.prompt
+    common = prompt.shared is None or prompt.shared == prompt.length
+    owner = mix(SEED, prompt.family) if common else mix(mix(SEED, 7_777_777), request.id)
+    salt = mix(owner, 9_000_000 + index)
+    return [mix(salt, position) % VOCAB for position in range(request.turns[index - 1].length)]
+
+
+def until_stop(tokens: list[int]) -> list[int]:
+    """Return the tokens up to the first stop token, that one included."""
+    return tokens[: tokens.index(STOP) + 1] if STOP in tokens else tokens

@@ -9,7 +9,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.scenario import Abort, Engine, Event, Request, Scenario
+from schedfuzz.corpus.events import Abort, Event
+from schedfuzz.corpus.scenario import Engine, Request, Scenario
 
 NEVER = 6  # steps after a request's last likely token at which an event may still matter
 SMALL_STEPS = (-8, -3, -2, -1, -1, 1, 1, 2, 3, 8)

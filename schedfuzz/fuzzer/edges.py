@@ -5,11 +5,16 @@ a block boundary, a budget or a draft window. Edges are values on those borders,
 the engine; `near` picks one and steps off it by as little as a comparison can notice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
-from schedfuzz.corpus.scenario import Engine
-from schedfuzz.corpus.validate import blocks_for, least_token_budget
+from schedfuzz.corpus.events import Event
+from schedfuzz.corpus.relations import blocks_for, least_token_budget
+from schedfuzz.corpus.scenario import Engine, Request
+
+Fragment = tuple[list[Request], list[Event]]
+# (random, engine, first id, first step) -> a story fragment
+Motif = Callable[[Random, Engine, int, int], Fragment]
 
 # Long engines have hundreds of block boundaries; the outer ones stand for all of them.
 BOUNDARIES_EACH_END = 4

@@ -8,7 +8,14 @@ from random import Random
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.scenario import Abort, ResetPrefixCache
+from schedfuzz.corpus.events import (
+    Abort,
+    Event,
+    Pause,
+    ResetPrefixCache,
+    Resume,
+    ThrottlePrefills,
+)
 from schedfuzz.fuzzer.draft import SMALL_STEPS, Draft
 from schedfuzz.fuzzer.edges import budget_edges, near, pool_edges, window
 
@@ -39,11 +46,21 @@ def move_event(draft: Draft, rng: Random) -> None:
 def flip_event(draft: Draft, rng: Random) -> None:
     if draft.events:
         index = int(rng.random() * len(draft.events))
-        event = draft.events[index]
-        if isinstance(event, Abort):
-            draft.events[index] = replace(event, in_flight=not event.in_flight)
-        else:
-            draft.events[index] = replace(event, preempt_running=not event.preempt_running)
+        draft.events[index] = _flipped(draft.events[index])
+
+
+def _flipped(event: Event) -> Event:
+    match event:
+        case Abort():
+            return replace(event, in_flight=not event.in_flight)
+        case ResetPrefixCache():
+            return replace(event, preempt_running=not event.preempt_running)
+        case Pause():
+            return replace(event, clear_cache=not event.clear_cache)
+        case Resume():
+            return Pause(event.step)
+        case ThrottlePrefills():
+            return replace(event, steps=event.steps + 1)
 
 
 def pool_to_edge(draft: Draft, rng: Random) -> None:

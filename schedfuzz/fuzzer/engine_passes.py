@@ -20,6 +20,7 @@ from schedfuzz.fuzzer.passes import (
     descend,
     paced,
     pool_following,
+    retimed,
     shorter,
     times_of,
 )
@@ -135,11 +136,7 @@ def numbers(best: Scenario) -> Search:
 def _at_once(scenario: Scenario) -> Scenario:
     """Return the scenario with its times 0, 1, 2, ...: larger chunks need less time."""
     rank = {time: index for index, time in enumerate(times_of(scenario))}
-    return replace(
-        scenario,
-        requests=tuple(replace(r, arrival=rank[r.arrival]) for r in scenario.requests),
-        events=tuple(replace(event, step=rank[event.step]) for event in scenario.events),
-    )
+    return retimed(scenario, rank.__getitem__)
 
 
 def _unchunked(before: Scenario, after: Scenario) -> Scenario:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import jinja2
 
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
 from schedfuzz.corpus.rules import RULES
-from schedfuzz.corpus.scenario import Abort, Event, Request, ResetPrefixCache, Scenario
+from schedfuzz.corpus.scenario import Request, Scenario
 from schedfuzz.corpus.trace import Trace, Verdict, Violation
 from schedfuzz.fuzzer.retell import accepted_drafts, retell
 

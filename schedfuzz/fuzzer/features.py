@@ -2,10 +2,11 @@
 
 A feature is a small integer that says "this run did something new". Next to the sites of vLLM's
 scheduler code on both sides stand the shapes of the schedule (what kinds of request met in a step,
-how near to which limit) and, where the two sides part, the pair of their shapes (delta-diversity:
-NEZHA, IEEE S&P 2017).
+how near to which limit, with which dimension on) and, where the two sides part, the pair of their
+shapes (delta-diversity: NEZHA, IEEE S&P 2017).
 """
 
+from schedfuzz.corpus.order import DEFAULTS, SWITCHES
 from schedfuzz.corpus.scenario import Engine, Scenario
 from schedfuzz.corpus.trace import Scheduled, Step, Trace
 
@@ -22,6 +23,7 @@ def features(scenario: Scenario, before: Trace, after: Trace) -> set[int]:
     engine = scenario.engine
     found: set[Shape] = set()
     same = before.steps == after.steps
+    on = _dimensions(engine)
     for trace in (before,) if same else (before, after):
         story: Shape = ()
         for step in trace.steps:
@@ -29,6 +31,7 @@ def features(scenario: Scenario, before: Trace, after: Trace) -> set[int]:
             found.add((1, engine.async_scheduling, *kinds))
             found.add((2, *story, *kinds[2:]))
             found.add((3, *kinds[1:4], *_pressure(engine, step)))
+            found.update((7, dimension, *kinds[1:4]) for dimension in on)
             story = kinds[2:]
             for share in step.scheduled:
                 found.add((4, engine.async_scheduling, *_near_limit(engine, share)))
@@ -36,6 +39,15 @@ def features(scenario: Scenario, before: Trace, after: Trace) -> set[int]:
     if not same:
         found.add((6, *_parting(before, after)))
     return {_slot(key) for key in found}
+
+
+def _dimensions(engine: Engine) -> list[int]:
+    """Return which switches of the engine are not at their default, by number."""
+    return [
+        number
+        for number, name in enumerate(SWITCHES)
+        if getattr(engine, name) != getattr(DEFAULTS, name)
+    ]
 
 
 def _parting(before: Trace, after: Trace) -> Shape:

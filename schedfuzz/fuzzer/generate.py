@@ -7,24 +7,34 @@ campaign pays for.
 
 from random import Random
 
-from schedfuzz.corpus.scenario import Engine, Event, Request, Scenario
-from schedfuzz.corpus.validate import blocks_for
+from schedfuzz.corpus.events import Event
+from schedfuzz.corpus.relations import blocks_for
+from schedfuzz.corpus.scenario import Engine, Request, Scenario
+from schedfuzz.fuzzer.dimensions import active, choose, dress, motifs
 from schedfuzz.fuzzer.edges import budget_edges, near, pool_edges
 from schedfuzz.fuzzer.motifs import MOTIFS, random_request
 from schedfuzz.fuzzer.repair import repair, repair_engine
 
 MANY_REQUESTS = 8
+# How many dimensions a fresh scenario has on: every pair of them meets now and then.
+DIMENSIONS_ON = (0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3)
 
 
 def generate(rng: Random) -> Scenario:
     """Return a random valid scenario: 1..8 requests, typically some 50 engine steps or fewer."""
     engine = random_engine(rng)
+    chosen = [choose(rng) for _ in range(rng.choice(DIMENSIONS_ON))]
+    for dimension in chosen:
+        engine = repair_engine(dimension.shape(rng, engine))
+    on = active(engine)
+    on += [dimension for dimension in chosen if dimension not in on]
+    stories = [*MOTIFS, *(3 * motifs(on))]
     requests: list[Request] = []
     events: list[Event] = []
     step = 0
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
         if rng.random() < 0.75:
-            more, happenings = rng.choice(MOTIFS)(rng, engine, len(requests), step)
+            more, happenings = rng.choice(stories)(rng, engine, len(requests), step)
         else:
             more, happenings = [random_request(rng, engine, len(requests), step)], []
         if requests and len(requests) + len(more) > MANY_REQUESTS:
@@ -33,7 +43,8 @@ def generate(rng: Random) -> Scenario:
         events += happenings
         # Mostly overlapping; a long gap lets the engine run dry and wake up again.
         step += rng.choice((0, 0, 1, 2, 3, 5, 8, 13, 25))
-    return repair(Scenario(engine, tuple(requests), tuple(events)))
+    dressed = tuple(dress(rng, on, engine, request) for request in requests)
+    return repair(Scenario(engine, dressed, tuple(events)))
 
 
 def random_engine(rng: Random) -> Engine:

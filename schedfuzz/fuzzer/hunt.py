@@ -22,6 +22,7 @@ from schedfuzz.fuzzer.guide import Stop, fuzz
 from schedfuzz.fuzzer.judge import judge, shorter
 from schedfuzz.fuzzer.mutate import crossover, mutate
 from schedfuzz.fuzzer.reduction import Notebook, Reduction
+from schedfuzz.fuzzer.supported import Supported
 from schedfuzz.workers.pair import Pair
 
 TICK_SECONDS = 0.5
@@ -64,6 +65,7 @@ class Totals:
     executions: int = 0
     reducing: int = 0
     infra: int = 0
+    left_out: list[str] = field(default_factory=list)
     seconds: float = 0.0
     sites: tuple[int, int] = (0, 0)
     features: int = 0
@@ -87,6 +89,7 @@ class Hunt:
         self.tick = tick
         self.totals = Totals()
         self.stopping = stopping
+        self.supported = Supported()
         self._reductions = list(recorder.unfinished())
         self._lit = [0, 0]
         self._features: set[int] = set()
@@ -118,6 +121,8 @@ class Hunt:
         before, after = self.pair.run(scenario)
         self.totals.executions += 1
         verdict = judge(before, after, self.plan.self_check)
+        if self._learn(before, after):
+            return None
         if verdict.verdict == "infra":
             self.totals.infra += 1
         elif verdict.verdict != "clean":
@@ -134,15 +139,26 @@ class Hunt:
         """Return a mutated scenario, or now and then a fresh one."""
         rng = Random(seed)
         scenario = None if rng.random() < FRESH_SHARE else _parse(data)
-        return encode(generate(rng) if scenario is None else mutate(scenario, rng))
+        return self._encoded(generate(rng) if scenario is None else mutate(scenario, rng))
 
     def cross(self, one: bytes, two: bytes, seed: int) -> bytes:
         """Return a child of two scenarios."""
         rng = Random(seed)
         first, second = _parse(one), _parse(two)
         if first is None or second is None:
-            return encode(generate(rng))
-        return encode(crossover(first, second, rng))
+            return self._encoded(generate(rng))
+        return self._encoded(crossover(first, second, rng))
+
+    def _encoded(self, scenario: Scenario) -> bytes:
+        return encode(self.supported.fit(scenario))
+
+    def _learn(self, *traces: Trace) -> bool:
+        """Leave out from now on what one of the targets does not have; return whether one did."""
+        lacking = [trace.reason for trace in traces if trace.outcome == "unsupported"]
+        for reason in lacking:
+            self.supported.learn(reason)
+        self.totals.left_out = sorted(self.supported.left_out)
+        return bool(lacking)
 
     # -- findings --------------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ from schedfuzz.corpus.codec import encode
 from schedfuzz.corpus.order import Rank, order
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.fuzzer.engine_passes import ENGINE_PASSES
+from schedfuzz.fuzzer.part_passes import PART_PASSES
 from schedfuzz.fuzzer.passes import Search
 from schedfuzz.fuzzer.plain_passes import PLAIN_PASSES
 from schedfuzz.fuzzer.repair import repair
 from schedfuzz.fuzzer.story_passes import STORY_PASSES
 
 # What costs most to run goes first: requests, then steps.
-PASSES = (*STORY_PASSES[:3], *PLAIN_PASSES, *ENGINE_PASSES, *STORY_PASSES[3:])
+PASSES = (*STORY_PASSES[:3], *PLAIN_PASSES, *PART_PASSES, *ENGINE_PASSES, *STORY_PASSES[3:])
 
 
 class Minimizer:

@@ -5,16 +5,13 @@ a twin that comes back after its prefix was cached, a reset while tokens are in 
 writes one such story for an engine; fragments compose because each gets its own ids and start.
 """
 
-from collections.abc import Callable
 from random import Random
 
-from schedfuzz.corpus.scenario import Abort, Engine, Event, Prompt, Request, ResetPrefixCache
-from schedfuzz.corpus.validate import blocks_for
-from schedfuzz.fuzzer.edges import length_edges, near, output_edges, window
+from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
+from schedfuzz.corpus.relations import blocks_for
+from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.fuzzer.edges import Fragment, Motif, length_edges, near, output_edges, window
 from schedfuzz.fuzzer.repair import clamp
-
-Fragment = tuple[list[Request], list[Event]]
-Motif = Callable[[Random, Engine, int, int], Fragment]
 
 
 def random_length(rng: Random, engine: Engine) -> int:

@@ -11,12 +11,15 @@ from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.validate import MAX_EVENTS
 from schedfuzz.fuzzer import engine_edits as engine
 from schedfuzz.fuzzer import request_edits as requests
+from schedfuzz.fuzzer.dimension_edits import change_dimensions, dress_again
+from schedfuzz.fuzzer.dimensions import active
 from schedfuzz.fuzzer.draft import Draft, Edit
 from schedfuzz.fuzzer.repair import repair
 
 # Longer stories cost steps without new meaning; a seed above this may only shrink or change.
 TYPICAL_REQUESTS = 12
 ATTEMPTS = 4
+DIMENSION_SHARE = 0.3  # of the edits of a scenario with dimensions that are theirs
 
 # weight, edit; num_blocks is free to change in a target, the other engine fields are not
 EDITS: tuple[tuple[int, Edit], ...] = (
@@ -51,6 +54,7 @@ EDITS: tuple[tuple[int, Edit], ...] = (
     (2, engine.change_seats),
     (3, engine.flip_async),
     (1, engine.flip_switch),
+    (2, change_dimensions),
 )
 
 _TABLE = [edit for weight, edit in EDITS for _ in range(weight)]
@@ -65,11 +69,22 @@ def mutate(scenario: Scenario, rng: Random) -> Scenario:
         result = scenario
         for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))):
             draft = Draft(result)
-            _TABLE[int(rng.random() * len(_TABLE))](draft, rng)
+            _edit(draft, rng)
             result = _finish(draft)
         if result != scenario:
             break
     return result
+
+
+def _edit(draft: Draft, rng: Random) -> None:
+    """Apply one edit: often one of the dimensions' own when the engine has some on."""
+    if rng.random() < DIMENSION_SHARE:
+        on = active(draft.engine, draft.requests, draft.events)
+        own = [edit for dimension in on for edit in dimension.edits]
+        if on:
+            rng.choice((*own, *(3 * [dress_again]), change_dimensions))(draft, rng)
+            return
+    _TABLE[int(rng.random() * len(_TABLE))](draft, rng)
 
 
 def crossover(one: Scenario, other: Scenario, rng: Random) -> Scenario:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator
 from msgspec.structs import replace
 
 from schedfuzz.corpus.order import roomy
+from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
-from schedfuzz.corpus.validate import blocks_for
 
 Search = Generator[Scenario, Scenario, Scenario]
 Pass = Callable[[Scenario], Search]
@@ -106,7 +106,24 @@ def with_request(scenario: Scenario, index: int, request: Request) -> Scenario:
 def times_of(scenario: Scenario) -> list[int]:
     """Return the distinct times of the story in order, in steps."""
     arrivals = {request.arrival for request in scenario.requests}
-    return sorted(arrivals | {event.step for event in scenario.events})
+    turns = {turn.step for request in scenario.requests for turn in request.turns}
+    return sorted(arrivals | turns | {event.step for event in scenario.events})
+
+
+def retimed(scenario: Scenario, moved: Callable[[int], int]) -> Scenario:
+    """Return the scenario with every time of its story (arrival, turn, event) moved."""
+    return replace(
+        scenario,
+        requests=tuple(
+            replace(
+                request,
+                arrival=moved(request.arrival),
+                turns=tuple(replace(turn, step=moved(turn.step)) for turn in request.turns),
+            )
+            for request in scenario.requests
+        ),
+        events=tuple(replace(event, step=moved(event.step)) for event in scenario.events),
+    )
 
 
 def shorter(request: Request, amount: int) -> Request:

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.scenario import Abort, Event, Prompt, Request, Scenario
+from schedfuzz.corpus.events import Abort, Event
+from schedfuzz.corpus.scenario import Prompt, Request, Scenario
 from schedfuzz.fuzzer.passes import Pass, Search, paced, with_request
 
 Rewrite = Callable[[Scenario, Request], Request]

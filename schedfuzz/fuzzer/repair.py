@@ -7,34 +7,35 @@ break anyway; a valid scenario comes back as it was.
 
 from collections.abc import Iterable
 from itertools import count
+from typing import Any
 
 import msgspec
 
+from schedfuzz.corpus.events import Abort, Event
+from schedfuzz.corpus.relations import mend
+from schedfuzz.corpus.request_relations import mend_request
 from schedfuzz.corpus.scenario import (
     NO_ACCEPT,
     SCHEMA_VERSION,
-    Abort,
     Engine,
-    Event,
     Prompt,
     Request,
-    ResetPrefixCache,
     Scenario,
 )
 from schedfuzz.corpus.validate import (
     BLOCK_SIZES,
     ENGINE_BOUNDS,
+    EVENT_BOUNDS,
     MAX_ACCEPT,
     MAX_ACCEPTED,
     MAX_EVENTS,
     MAX_FAMILY,
-    MAX_ID,
-    MAX_PRIORITY,
+    MAX_PARTS,
     MAX_REQUESTS,
-    MAX_STEP,
-    blocks_for,
+    PART_BOUNDS,
+    REQUEST_BOUNDS,
+    Bounds,
     event_order,
-    least_token_budget,
 )
 
 
@@ -52,30 +53,51 @@ def repair(scenario: Scenario) -> Scenario:
 
 def repair_engine(engine: Engine) -> Engine:
     """Return the nearest valid engine, the same object if it is valid."""
-    changes: dict[str, int] = {}
-    for name, (least, most) in ENGINE_BOUNDS.items():
-        value = getattr(engine, name)
-        if not least <= value <= most:
-            changes[name] = clamp(value, least, most)
+    changes: dict[str, Any] = _clamped(engine, ENGINE_BOUNDS)
     if engine.block_size not in BLOCK_SIZES:
         size = engine.block_size
         changes["block_size"] = min(BLOCK_SIZES, key=lambda known: (abs(known - size), known))
+    if engine.groups or engine.connector or engine.spec_widths:
+        changes |= _repaired_parts(engine)
     if changes:
         engine = msgspec.structs.replace(engine, **changes)
-    return _relations(engine)
+    return mend(engine)
 
 
-def _relations(engine: Engine) -> Engine:
-    changes: dict[str, int] = {}
-    fit = blocks_for(engine.max_model_len, engine.block_size)
-    if engine.num_blocks < fit:
-        changes["num_blocks"] = fit
-    budget = least_token_budget(engine)
-    if engine.max_num_batched_tokens < budget:
-        changes["max_num_batched_tokens"] = budget
-    if engine.long_prefill_token_threshold > engine.max_model_len:
-        changes["long_prefill_token_threshold"] = engine.max_model_len
-    return msgspec.structs.replace(engine, **changes) if changes else engine
+def _clamped(part: msgspec.Struct, bounds: Bounds) -> dict[str, Any]:
+    """Return the named fields whose values are out of bounds, moved to the nearest bound."""
+    changes: dict[str, Any] = {}
+    for name, (least, most) in bounds.items():
+        value = getattr(part, name, None)
+        if isinstance(value, tuple):
+            moved = tuple(clamp(entry, least, most) for entry in value[:MAX_PARTS])
+            if moved != value:
+                changes[name] = moved
+        elif value is not None and not least <= value <= most:
+            changes[name] = clamp(value, least, most)
+    return changes
+
+
+def _repaired_parts(owner: Engine | Request) -> dict[str, Any]:
+    """Return the parts of an engine or request whose own fields are out of bounds, mended."""
+    changes: dict[str, Any] = {}
+    for name in owner.__struct_fields__:
+        value = getattr(owner, name)
+        if isinstance(value, tuple) and name != "accept":
+            moved = tuple(map(_repaired_part, value[:MAX_PARTS]))
+        else:
+            moved = _repaired_part(value)
+        if moved != value:
+            changes[name] = moved
+    return changes
+
+
+def _repaired_part(part: Any) -> Any:
+    bounds = PART_BOUNDS.get(type(part).__name__)
+    if bounds is None:
+        return part
+    changes = _clamped(part, bounds)
+    return msgspec.structs.replace(part, **changes) if changes else part
 
 
 def clamp(value: int, least: int, most: int) -> int:
@@ -108,33 +130,47 @@ def _request(engine: Engine, request: Request) -> Request:
     if shared is not None:
         shared = clamp(shared, 0, length)
     family = clamp(prompt.family, 0, MAX_FAMILY)
+    changes: dict[str, Any] = _clamped(request, REQUEST_BOUNDS)
     if (length, family, shared) != (prompt.length, prompt.family, prompt.shared):
-        prompt = Prompt(length, family, shared)
-    accept = request.accept[:MAX_ACCEPT]
+        changes["prompt"] = Prompt(length, family, shared)
+    if not 1 <= request.max_tokens <= limit:
+        changes["max_tokens"] = clamp(request.max_tokens, 1, limit)
+    accept = _accept(request.accept)
+    if accept is not request.accept:
+        changes["accept"] = accept
+    if request.proposals:
+        changes["proposals"] = tuple(
+            clamp(value, 0, MAX_ACCEPTED) for value in request.proposals[:MAX_PARTS]
+        )
+    if _dressed(request):
+        changes |= _repaired_parts(request)
+    if changes:
+        request = msgspec.structs.replace(request, **changes)
+    return mend_request(engine, request)
+
+
+def _dressed(request: Request) -> bool:
+    """Return whether the request has parts of its own."""
+    return bool(request.images or request.turns or request.structured or request.external)
+
+
+def _accept(accept: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the nearest valid pattern, the same object if it is valid."""
+    if len(accept) > MAX_ACCEPT:
+        accept = accept[:MAX_ACCEPT]
     if accept in ((), (0,)):
-        accept = NO_ACCEPT
-    elif max(accept) > MAX_ACCEPTED or min(accept) < 0:
+        return NO_ACCEPT
+    if max(accept) > MAX_ACCEPTED or min(accept) < 0:
         accept = tuple(clamp(value, 0, MAX_ACCEPTED) for value in accept)
-        accept = NO_ACCEPT if accept == NO_ACCEPT else accept
-    fixed = Request(
-        clamp(request.id, 0, MAX_ID),
-        prompt,
-        clamp(request.max_tokens, 1, limit),
-        clamp(request.arrival, 0, MAX_STEP),
-        clamp(request.priority, -MAX_PRIORITY, MAX_PRIORITY),
-        accept,
-    )
-    return request if fixed == request and accept is request.accept else fixed
+    return NO_ACCEPT if accept == NO_ACCEPT else accept
 
 
 def _events(events: Iterable[Event], ids: set[int]) -> tuple[Event, ...]:
     kept: list[Event] = []
     for event in events:
-        step = clamp(event.step, 0, MAX_STEP)
-        if isinstance(event, Abort):
-            if event.request in ids:
-                kept.append(Abort(step, event.request, event.in_flight))
-        else:
-            kept.append(ResetPrefixCache(step, event.preempt_running))
+        if isinstance(event, Abort) and event.request not in ids:
+            continue
+        changes = _clamped(event, EVENT_BOUNDS)
+        kept.append(msgspec.structs.replace(event, **changes) if changes else event)
     kept.sort(key=event_order)
     return tuple(kept[:MAX_EVENTS])

@@ -9,6 +9,7 @@ from random import Random
 from msgspec.structs import replace
 
 from schedfuzz.corpus.scenario import Prompt, Request
+from schedfuzz.fuzzer.dimensions import active, dress, motifs
 from schedfuzz.fuzzer.draft import SMALL_STEPS, Draft
 from schedfuzz.fuzzer.edges import length_edges, near, window
 from schedfuzz.fuzzer.motifs import MOTIFS, random_accept, random_outputs
@@ -146,5 +147,8 @@ def swap_order(draft: Draft, rng: Random) -> None:
 
 
 def insert_motif(draft: Draft, rng: Random) -> None:
-    requests, events = rng.choice(MOTIFS)(rng, draft.engine, 0, 0)
+    on = active(draft.engine, draft.requests, draft.events)
+    stories = (*MOTIFS, *motifs(on))
+    requests, events = rng.choice(stories)(rng, draft.engine, 0, 0)
+    requests = [dress(rng, on, draft.engine, request) for request in requests]
     draft.insert(requests, events, draft.moment(rng) if rng.random() < 0.7 else 0)

@@ -3,8 +3,16 @@
 What a trace says in words and in figures that do not depend on our token function.
 """
 
+from schedfuzz.corpus.events import (
+    Abort,
+    Event,
+    Pause,
+    ResetPrefixCache,
+    Resume,
+    ThrottlePrefills,
+)
 from schedfuzz.corpus.order import DEFAULTS
-from schedfuzz.corpus.scenario import Abort, Scenario
+from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 
 
@@ -61,17 +69,30 @@ def retell(scenario: Scenario, trace: Trace) -> str:
             f"Request {request.id} ({count(request.prompt.length, 'prompt token')}, "
             f"max_tokens {request.max_tokens}) arrives before step {request.arrival}. "
         )
-    for event in scenario.events:
-        if isinstance(event, Abort):
-            parts.append(f"Request {event.request} is aborted at step {event.step}. ")
-        else:
-            how = " and running requests are preempted" if event.preempt_running else ""
-            parts.append(f"The prefix cache is reset before step {event.step}{how}. ")
+    parts.extend(map(_happening, scenario.events))
     if trace.violations:
         violation = trace.violations[0]
         who = "" if violation.request is None else f", on request {violation.request}"
         parts.append(f"It goes wrong in step {violation.step}{who}.")
     return "".join(parts)
+
+
+def _happening(event: Event) -> str:
+    match event:
+        case Abort():
+            return f"Request {event.request} is aborted at step {event.step}. "
+        case ResetPrefixCache():
+            how = " and running requests are preempted" if event.preempt_running else ""
+            return f"The prefix cache is reset before step {event.step}{how}. "
+        case Pause():
+            how = " and the caches are cleared" if event.clear_cache else ""
+            fate = "kept" if event.mode == "keep" else "aborted"
+            return f"The scheduler is paused before step {event.step}, requests are {fate}{how}. "
+        case Resume():
+            return f"The scheduler is resumed before step {event.step}. "
+        case ThrottlePrefills():
+            length = count(event.steps, "step")
+            return f"Prefills are held back for {length} from step {event.step} on. "
 
 
 def count(number: int, noun: str) -> str:

@@ -16,6 +16,7 @@ from schedfuzz.fuzzer.passes import (
     chunks,
     descend,
     pool_following,
+    retimed,
     shorter,
     times_of,
     with_request,
@@ -104,19 +105,7 @@ def drop_events(best: Scenario) -> Search:
 
 def _sooner(scenario: Scenario, since: int, amount: int) -> Scenario:
     """Return the scenario with everything from step `since` on `amount` steps sooner."""
-    return replace(
-        scenario,
-        requests=tuple(
-            replace(request, arrival=request.arrival - amount)
-            if request.arrival >= since
-            else request
-            for request in scenario.requests
-        ),
-        events=tuple(
-            replace(event, step=event.step - amount) if event.step >= since else event
-            for event in scenario.events
-        ),
-    )
+    return retimed(scenario, lambda time: time - amount if time >= since else time)
 
 
 def times(best: Scenario) -> Search:

@@ -2,7 +2,8 @@
 
 Builders of one environment take turns on a file lock and look again once they hold it, so the
 second of two finds the first one's work. Virtual environments cannot be moved: each is built where
-it will stand, and what was there before is wiped.
+it will stand, and what was there before is wiped. Who builds a release that borrows takes its
+base's lock too, while holding its own; a base never borrows, so nobody waits in a circle.
 """
 
 import contextlib
@@ -18,9 +19,14 @@ import msgspec
 
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.workers.children import deferred_signals
-from schedfuzz.workers.environment import Environment, environment, list_environments
+from schedfuzz.workers.environment import (
+    BASE_RELEASE,
+    Environment,
+    environment,
+    list_environments,
+)
 from schedfuzz.workers.home import CURE, Home
-from schedfuzz.workers.install import Installer
+from schedfuzz.workers.install import DependenciesMissing, Installer
 from schedfuzz.workers.targets import parse_release
 
 IMPORT_SECONDS = 300
@@ -30,28 +36,38 @@ Progress = Callable[[str], None]
 def ensure(release: str, home: Home, progress: Progress) -> Environment:
     """Return the ready environment of `release`, building or rebuilding it when it is not ready.
 
-    `progress` gets a line per step; a ready environment costs a few file reads. Raises InputError
-    for a release that does not exist, InfraError naming what failed and the log.
+    A release older than BASE_RELEASE whose pinned dependencies cannot be found borrows those of
+    BASE_RELEASE, which is built first. `progress` gets a line per step; a ready environment costs
+    a few file reads. Raises InputError for a release that does not exist, InfraError naming what
+    failed and the log.
     """
     env = environment(parse_release(release), home)
     if not env.problem():
         return env
     with _build_lock(env, home, progress) as lock_fd, deferred_signals() as signals:
-        problem = env.problem()
+        problem = env.own_problem()
         if problem:
             if problem != "not built":
                 progress(f"{env.dir}: {problem}; rebuilding it")
-            _build(env, Installer(env, home, lock_fd, signals), progress)
+            _build(env, home, Installer(env, home, lock_fd, signals), progress)
+        elif env.base is not None:
+            _ensure_base(env, home, progress)
     return env
 
 
 def remove(release: str, home: Home, progress: Progress) -> None:
-    """Delete the environment of `release`. Raises InputError when there is none."""
+    """Delete the environment of `release`, and tell `progress` who borrowed from it.
+
+    Raises InputError when there is none.
+    """
     env = environment(parse_release(release), home)
     if not env.dir.is_dir():
         raise InputError(f"target {release} is not built; `schedfuzz targets list` shows them")
     with _build_lock(env, home, progress):
         _wipe(env)
+    for other in list_environments(home):
+        if other.base == env:
+            progress(f"{other.release} borrowed from {release}: `schedfuzz targets add` mends it")
 
 
 def doctor(home: Home) -> list[tuple[Environment, str]]:
@@ -67,12 +83,19 @@ def examine(env: Environment) -> str:
     return env.problem() or _packages_problem(env) or _import_problem(env)
 
 
-def _build(env: Environment, installer: Installer, progress: Progress) -> None:
+def _build(env: Environment, home: Home, installer: Installer, progress: Progress) -> None:
+    base = ""
     try:
         _wipe(env)
         env.dir.mkdir(parents=True)
-        installer.install(progress)
-        _write_marker(env)
+        try:
+            installer.install(progress)
+        except DependenciesMissing:
+            if not _may_borrow(env.release):
+                raise
+            base = BASE_RELEASE
+            _borrow(env, home, installer, progress)
+        _write_marker(env, base)
     except InputError:
         _wipe(env)  # no such release: leave nothing to list or to mend
         raise
@@ -84,9 +107,33 @@ def _build(env: Environment, installer: Installer, progress: Progress) -> None:
     progress(f"{env.release}: ready in {env.dir}")
 
 
-def _write_marker(env: Environment) -> None:
+def _may_borrow(release: str) -> bool:
+    """Return whether `release` is older than the base, release candidates left aside."""
+
+    def numbers(text: str) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", text)[:3]]
+
+    return numbers(release) < numbers(BASE_RELEASE)
+
+
+def _borrow(env: Environment, home: Home, installer: Installer, progress: Progress) -> None:
+    progress(
+        f"{env.release}: what it pins cannot be found here, so it borrows the dependencies of "
+        f"{BASE_RELEASE}: enough for the simulated runner, its compiled kernels do not load"
+    )
+    installer.borrow(_ensure_base(env, home, progress), progress)
+
+
+def _ensure_base(env: Environment, home: Home, progress: Progress) -> Environment:
+    try:
+        return ensure(BASE_RELEASE, home, progress)
+    except (InfraError, InputError) as error:
+        raise InfraError(f"target {env.release}: cannot borrow dependencies: {error}") from error
+
+
+def _write_marker(env: Environment, base: str) -> None:
     draft = env.marker.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(env.expected_marker()))
+    draft.write_bytes(msgspec.json.encode(env.expected_marker(base)))
     draft.replace(env.marker)
 
 

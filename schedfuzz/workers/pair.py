@@ -6,7 +6,7 @@ is awaited.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
@@ -38,7 +38,7 @@ class Pair:
             for side, target in (("before", before), ("after", after))
         )  # fmt: skip
 
-    def __enter__(self) -> "Pair":
+    def __enter__(self) -> Self:
         try:
             self.before.spawn()
             self.after.spawn()

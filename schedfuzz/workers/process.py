@@ -40,6 +40,8 @@ OnIncident = Callable[[str, str, Scenario | None], None]
 class TargetProcess:
     """One target, ready to run scenarios; `restarts` counts replaced workers and zygotes.
 
+    `where` names each site of its traces' coverage as `module:qualname:line`.
+
     `on_incident(what, detail, scenario)` hears of every worker lost to the machine and of every
     scenario that could not be run.
     """
@@ -63,6 +65,7 @@ class TargetProcess:
         self.settings = settings
         self.restarts = 0
         self.sites = 0
+        self.where: list[str] = []
         self.worker: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = bytearray()
@@ -83,6 +86,9 @@ class TargetProcess:
         if self.target.transform is not None:
             path, function = self.target.transform
             options["transform"] = [str(path), function]
+        if self.target.scheduler is not None:
+            root, name = self.target.scheduler
+            options["scheduler"] = [str(root), name]
         self._buffer = bytearray()
         self.worker = None
         try:
@@ -99,7 +105,8 @@ class TargetProcess:
     def wait_ready(self) -> None:
         """Wait until a worker takes jobs.
 
-        Raises InfraError when the target cannot start, InputError when it has a transform.
+        Raises InfraError when the target cannot start, InputError when it has code of
+        the user's.
         """
         deadline = time.monotonic() + START_SECONDS
         while self.worker is None:
@@ -240,17 +247,17 @@ class TargetProcess:
         if isinstance(message, wire.WorkerUp):
             self.worker = message.pid
         elif isinstance(message, wire.Hello):
-            self.sites = message.sites
+            self.sites, self.where = message.sites, message.where
         elif isinstance(message, wire.Failed):
             raise self._unusable(f"cannot run its engine: {message.reason}")
 
     def _unusable(self, why: str) -> Exception:
         """Stop and return the error to raise: a transform is the user's, all else the machine's."""
         self.stop()
-        if self.target.transform is None:
+        if self.target.transform is None and self.target.scheduler is None:
             return InfraError(f"{self.target.name}: its process {why}; see {self.log}")
         return InputError(
-            f"target {self.target.spelling}: its process {why}; mend the transform (see {self.log})"
+            f"target {self.target.spelling}: its process {why}; mend that file (see {self.log})"
         )
 
     def _kill_worker(self) -> None:

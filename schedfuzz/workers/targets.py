@@ -1,12 +1,14 @@
-"""Nouns: Target, release, transform.
+"""Nouns: Target, release, transform, scheduler class.
 
 A target is a release, or a release with a transform: a function that rewrites each module's
 syntax tree while it is imported. A transform's name carries a digest of its file, so an edited
-transform is another target and never shares findings with the old one.
+transform is another target and never shares findings with the old one. The same holds for a scheduler class
+of the user's own, which takes the place of vLLM's.
 """
 
 import ast
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 from schedfuzz.corpus.errors import InputError
 
 RELEASE = re.compile(r"\d+\.\d+\.\d+(rc\d+)?(\.post\d+)?")
-SPELLING = "write a release like 0.28.0, or 0.28.0+PATH/TO/file.py:function"
+SPELLING = "write a release like 0.28.0, or 0.28.0+PATH/TO/file.py:function, or 0.28.0@module:Class"
 DIGEST_CHARS = 8
 
 
@@ -23,17 +25,21 @@ class Target:
     """A vLLM to run on.
 
     `transform` is (absolute file, function), where the function has the signature
-    `(module_name: str, tree: ast.Module) -> ast.Module`; `name` is the stable identity that the
-    database stores.
+    `(module_name: str, tree: ast.Module) -> ast.Module`; `scheduler` is (absolute directory,
+    "module:Class"), found in that directory. `name` is the stable identity that the database
+    stores.
     """
 
     release: str
     transform: tuple[Path, str] | None = None
     digest: str = ""
+    scheduler: tuple[Path, str] | None = None
 
     @property
     def name(self) -> str:
-        """Return the release, followed for a transform by its file name, function and digest."""
+        """Return the release, followed by a transform or class and the digest of its file."""
+        if self.scheduler is not None:
+            return f"{self.release}@{self.scheduler[1]}@{self.digest}"
         if self.transform is None:
             return self.release
         path, function = self.transform
@@ -42,6 +48,8 @@ class Target:
     @property
     def spelling(self) -> str:
         """Return what `parse_target` reads back on this machine."""
+        if self.scheduler is not None:
+            return f"{self.release}@{self.scheduler[1]}"
         if self.transform is None:
             return self.release
         path, function = self.transform
@@ -59,8 +67,11 @@ def parse_target(text: str) -> Target:
     """Return the target that `text` spells.
 
     Raises InputError for a misspelled release, and for a transform whose file is missing, is not
-    Python, or does not define the function.
+    Python, or does not define the function or class.
     """
+    release, at, rest = text.partition("@")
+    if at and RELEASE.fullmatch(release):
+        return _with_scheduler(text, release, rest)
     release, plus, rest = text.partition("+")
     if not RELEASE.fullmatch(release):
         raise InputError(f"target {text!r}: {release!r} is not a release; {SPELLING}")
@@ -71,8 +82,30 @@ def parse_target(text: str) -> Target:
         raise InputError(f"target {text!r}: {rest!r} is not FILE.py:FUNCTION; {SPELLING}")
     path = Path(name).expanduser().resolve()
     source = _read(text, path)
-    _require_function(text, path, source, function)
-    return Target(release, (path, function), hashlib.sha256(source).hexdigest()[:DIGEST_CHARS])
+    _require(text, path, source, ast.FunctionDef, function)
+    return Target(release, (path, function), _digest(source))
+
+
+def _with_scheduler(text: str, release: str, rest: str) -> Target:
+    """Return the target with a scheduler class, looked for from the current directory on."""
+    module, colon, name = rest.partition(":")
+    if not colon or not name.isidentifier() or not all(map(str.isidentifier, module.split("."))):
+        raise InputError(f"target {text!r}: {rest!r} is not module:Class; {SPELLING}")
+    stem = Path(*module.split("."))
+    for root in (Path.cwd(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(":")))):
+        for path in (root / stem.with_suffix(".py"), root / stem / "__init__.py"):
+            if path.is_file():
+                source = _read(text, path)
+                _require(text, path, source, ast.ClassDef, name)
+                return Target(release, None, _digest(source), (root.absolute(), rest))
+    raise InputError(
+        f"target {text!r}: no module {module!r} in the current directory or on PYTHONPATH; go to "
+        "the directory that holds it"
+    )
+
+
+def _digest(source: bytes) -> str:
+    return hashlib.sha256(source).hexdigest()[:DIGEST_CHARS]
 
 
 def _read(text: str, path: Path) -> bytes:
@@ -84,12 +117,14 @@ def _read(text: str, path: Path) -> bytes:
         raise InputError(f"target {text!r}: cannot read {path} ({error.strerror})") from None
 
 
-def _require_function(text: str, path: Path, source: bytes, function: str) -> None:
+def _require(
+    text: str, path: Path, source: bytes, kind: type[ast.FunctionDef | ast.ClassDef], name: str
+) -> None:
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError) as error:
         raise InputError(f"target {text!r}: {path} is not Python ({error}); mend it") from None
-    known = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-    if function not in known:
-        has = ", ".join(known) or "none"
-        raise InputError(f"target {text!r}: {path} defines no function {function!r}; it has: {has}")
+    known = [node.name for node in body if isinstance(node, kind)]
+    if name not in known:
+        has, what = ", ".join(known) or "none", "class" if kind is ast.ClassDef else "function"
+        raise InputError(f"target {text!r}: {path} defines no {what} {name!r}; it has: {has}")

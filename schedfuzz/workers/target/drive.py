@@ -8,14 +8,18 @@ idle, time jumps to the next arrival or event.
 from typing import Any
 
 from schedfuzz.corpus.rules import violation
-from schedfuzz.corpus.scenario import Abort, Event, Scenario
-from schedfuzz.corpus.tokens import expected_outputs
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.tokens import POISON, expected_outputs
 from schedfuzz.corpus.trace import Kind, Output, Step, Trace, Violation
 from schedfuzz.workers.target import engine as seams
+from schedfuzz.workers.target.clients import Clients
 from schedfuzz.workers.target.executor import SimulatedExecutor
+from schedfuzz.workers.target.fairness import Fairness
 from schedfuzz.workers.target.faults import BrokenRule, Hang
-from schedfuzz.workers.target.progress import Progress, free_blocks
-from schedfuzz.workers.target.runner import SimulatedRunner
+from schedfuzz.workers.target.make import make_runner
+from schedfuzz.workers.target.outside import Outside
+from schedfuzz.workers.target.progress import Progress, free_blocks, queue_head
+from schedfuzz.workers.target.seam import Rejected, Unsupported
 from schedfuzz.workers.target.where import innermost
 
 # A survivable violation lets the run go on for this many steps, to show what it leads to.
@@ -27,11 +31,13 @@ def run(scenario: Scenario) -> Trace:
     try:
         config = seams.vllm_config(scenario.engine)
         drive = Drive(scenario, config)
-    except seams.Rejected as error:
+        return drive.play()
+    except Rejected as error:
         return Trace("rejected", reason=str(error))
+    except Unsupported as error:
+        return Trace("unsupported", reason=str(error))
     except (ValueError, NotImplementedError) as error:
         return Trace("rejected", reason=seams.first_line(error))
-    return drive.play()
 
 
 def died(error: BaseException, step: int) -> Violation:
@@ -49,21 +55,23 @@ class Drive:
         from vllm.v1.engine.core import EngineCore
 
         self.scenario = scenario
-        self.runner = SimulatedRunner(scenario.engine)
-        self.runner.requests = {str(request.id): request for request in scenario.requests}
-        self.engine: Any = EngineCore(config, SimulatedExecutor, log_stats=False)
-        self.engine.model_executor.drive = self
+        self.runner = make_runner(scenario)
+        played = {"scenario_engine": scenario.engine, "drive": self}
+        executor = type("ScenarioExecutor", (SimulatedExecutor,), played)
+        self.engine: Any = EngineCore(config, executor, log_stats=False)
         self.scheduler = self.engine.scheduler
+        for part in self.runner.parts:
+            part.join(self.engine)
         self.progress = Progress(scenario, self.scheduler)
+        self.fairness = Fairness(scenario, self.scheduler)
         self.all_blocks = free_blocks(self.scheduler)
-        self.arrivals = sorted(scenario.requests, key=lambda request: (request.arrival, request.id))
-        self.events = list(scenario.events)
+        self.clients = Clients(scenario)
+        self.outside = Outside(scenario, self.engine, self.clients, self.runner.parts)
         self.steps: list[Step] = []
         self.violations: list[Violation] = self.runner.noted
         self.tokens: dict[int, list[int]] = {request.id: [] for request in scenario.requests}
         self.reasons: dict[int, str] = {}
         self.preemptions: dict[str, int] = {}
-        self.happened: list[str] = []
 
     def play(self) -> Trace:
         """Run to the end, or to a fatal violation."""
@@ -94,11 +102,13 @@ class Drive:
         aftermath = AFTERMATH_STEPS
         while aftermath:
             self.runner.step = step
-            aborted = self._stimuli(step)
+            aborted = self.outside.bring(step)
+            if not (self.outside.to_come or self._in_flight()):
+                self.outside.resume()
             if not self._has_work():
-                if not (self.arrivals or self.events):
+                if not self.outside.to_come:
                     return
-                step = self._next_stimulus()
+                step = self.outside.next_step()
                 continue
             if aborted:
                 self.engine.aborts_queue.put(aborted)
@@ -112,51 +122,28 @@ class Drive:
                 return
             step += 1
             if self.progress.idle_steps == 0 and self._idle(self.steps[before]):
-                step = max(step, self._next_stimulus())
+                step = max(step, self.outside.next_step())
 
     def _idle(self, record: Step) -> bool:
         """Return whether the engine only waits for what the scenario still has to bring."""
         quiet = not record.scheduled and not record.delivered and not self._working()
-        return quiet and bool(self.arrivals or self.events)
+        return quiet and self.outside.to_come and not self._owed()
+
+    def _owed(self) -> bool:
+        """Return whether the world outside the engine still owes it something."""
+        return any(part.awaited() for part in self.runner.parts)
 
     def _judge_progress(self, step: int, record: Step) -> Violation | None:
         tokens = sum(share.tokens for share in record.scheduled)
-        to_come = bool(self.arrivals or self.events)
-        if to_come:
+        to_come = self.outside.to_come
+        owed = self._owed() or self.outside.holds_back
+        if to_come or owed:
             self.progress.new_stimulus()
-        waits = to_come or self._working() or bool(record.finished)
-        return self.progress.after_step(step, tokens, bool(record.delivered), waits)
+        waits = to_come or owed or self._working() or bool(record.finished)
+        delivered = bool(record.delivered or record.finished)
+        return self.progress.after_step(step, tokens, delivered, waits)
 
-    # -- what the scenario does to the engine ----------------------------------------------------
-
-    def _stimuli(self, step: int) -> list[str]:
-        """Deliver what is due; return the ids to abort while this step executes."""
-        in_flight: list[str] = []
-        while self.arrivals and self.arrivals[0].arrival <= step:
-            request = self.arrivals.pop(0)
-            hasher = self.engine.request_block_hasher
-            self.engine.add_request(seams.vllm_request(request, hasher))
-            self.happened.append(f"arrive {request.id}")
-        while self.events and self.events[0].step <= step:
-            event = self.events.pop(0)
-            if isinstance(event, Abort) and event.in_flight:
-                in_flight.append(str(event.request))
-                self.happened.append(f"abort {event.request} in flight")
-            else:
-                self._apply(event)
-        return in_flight
-
-    def _apply(self, event: Event) -> None:
-        if isinstance(event, Abort):
-            self.engine.abort_requests([str(event.request)])
-            self.happened.append(f"abort {event.request}")
-        else:
-            self.engine.reset_prefix_cache(reset_running_requests=event.preempt_running)
-            self.happened.append("reset" + (" preempting" if event.preempt_running else ""))
-
-    def _next_stimulus(self) -> int:
-        times = [request.arrival for request in self.arrivals[:1]]
-        return min(times + [event.step for event in self.events[:1]])
+    # -- the engine's state ----------------------------------------------------------------------
 
     def _in_flight(self) -> bool:
         return bool(self.engine.batch_queue)
@@ -172,23 +159,42 @@ class Drive:
 
     def _step(self, step: int) -> None:
         self.runner.records = []
+        self.fairness.before_step()
         outputs, executed = self.engine.step_fn()
         self.engine.post_step(executed)
+        for part in self.runner.parts:
+            part.settled()
         delivered: list[Any] = []
         for batch in (outputs or {}).values():
             delivered.extend(batch.outputs)
         self._record(step, delivered)
 
-    def execute(self, output: Any) -> tuple[list[str], list[list[int]]]:
-        """Run a scheduler output on the simulated runner (called by the executor)."""
+    def execute(self, output: Any) -> None:
+        """Run a scheduler output's forward on the simulated runner (called by the executor)."""
         preempted = self._newly_preempted()
-        sampled = self.runner.execute(output)
+        self.runner.execute(output)
         self.preempted = preempted
         shares = output.num_scheduled_tokens
-        broken = self.progress.after_schedule(self.runner.step, shares, bool(preempted))
+        excused = bool(preempted) or self._owed() or self._held_back()
+        excused = excused or self.outside.holds_back
+        broken = self.progress.after_schedule(self.runner.step, shares, excused)
         if broken is not None:
             raise BrokenRule(broken)
-        return list(sampled), list(sampled.values())
+        admitted = [data.req_id for data in output.scheduled_new_reqs]
+        admitted += output.scheduled_cached_reqs.resumed_req_ids
+        unfair = self.fairness.after_schedule(self.runner.step, shares, preempted, admitted)
+        if unfair is not None:
+            self.violations.append(unfair)
+
+    def sample(self, grammar_output: Any) -> tuple[list[str], list[list[int]], dict[str, Any]]:
+        """Sample what was executed: ids, their tokens and fields (called by the executor)."""
+        sampled = self.runner.sample(grammar_output)
+        return list(sampled), list(sampled.values()), self.runner.fields
+
+    def _held_back(self) -> bool:
+        """Return whether a part may keep the head of the queue from admission."""
+        head = queue_head(self.scheduler) if self.runner.parts else None
+        return head is not None and any(part.holds_back(head) for part in self.runner.parts)
 
     def _newly_preempted(self) -> tuple[int, ...]:
         found = []
@@ -207,6 +213,12 @@ class Drive:
         for item in delivered:
             number = int(item.request_id)
             self.tokens[number].extend(item.new_token_ids)
+            if POISON in item.new_token_ids:
+                detail = "the client got a token that was computed from KV that failed to load"
+                self.violations.append(violation("failed-load-delivered", detail, step, number))
+            broken = self.clients.take(step, item)
+            if broken is not None:
+                self.violations.append(broken)
             if item.new_token_ids:
                 counts.append((number, len(item.new_token_ids)))
             if item.finish_reason is not None:
@@ -222,23 +234,31 @@ class Drive:
                 len(self.scheduler.running),
                 self._waiting(),
                 free_blocks(self.scheduler),
-                tuple(self.happened),
+                (*self.outside.happened, *self.runner.happened),
             )  # fmt: skip
         )
         self.preempted = ()
-        self.happened = []
+        self.outside.happened = []
+        self.runner.happened = []
 
     def _waiting(self) -> int:
-        skipped = getattr(self.scheduler, "skipped_waiting", ())
-        return len(self.scheduler.waiting) + len(skipped)
+        names = ("waiting", "skipped_waiting", "kv_holding_waiting")
+        return sum(len(getattr(self.scheduler, name, ())) for name in names)
 
     # -- the end ---------------------------------------------------------------------------------
+
+    def _whole(self, number: int) -> bool:
+        """Return whether a request must have delivered all of its output."""
+        reason = self.reasons.get(number)
+        excused = any(part.may_fail(number) for part in self.runner.parts)
+        ended = reason is not None and not (reason == "error" and excused)
+        return self.clients.owed(number, ended)
 
     def _check_end(self) -> list[Violation]:
         step = self.runner.step
         expected = expected_outputs(self.scenario)
         for number, tokens in self.tokens.items():
-            want = expected[number] if number in self.reasons else expected[number][: len(tokens)]
+            want = expected[number] if self._whole(number) else expected[number][: len(tokens)]
             if tokens != want:
                 at = next((i for i, (a, b) in enumerate(zip(tokens, want, strict=False)) if a != b),
                           min(len(tokens), len(want)))  # fmt: skip
@@ -250,4 +270,4 @@ class Drive:
         missing = self.all_blocks - free_blocks(self.scheduler)
         if missing:
             return [violation("blocks-left", f"{missing} blocks are not free at the end", step)]
-        return []
+        return [found for part in self.runner.parts if (found := part.left()) is not None]

@@ -1,41 +1,23 @@
-"""Nouns: engine config, adapter seams.
+"""Nouns: engine config, vLLM's request.
 
-Every place where the releases differ in how an engine is configured or looked into is a function
-here. Configs are cached by engine: building one costs milliseconds, and vLLM only writes back the
-values it was given.
+What the releases are given, put together from the table of seams. Configs are cached by engine:
+building one costs milliseconds, and vLLM only writes back the values it was given.
 """
 
-import dataclasses
 import functools
 import inspect
-import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.tokens import prompt_tokens
+from schedfuzz.workers.target.model import model_dir
+from schedfuzz.workers.target.seam import Arguments, Rejected, Unsupported
+from schedfuzz.workers.target.seams import SEAMS
 
-MODEL_CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 8,
-    "intermediate_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-    "vocab_size": 64,
-    "max_position_embeddings": 1 << 20,
-    "torch_dtype": "float32",
-}
 CACHED_CONFIGS = 512
-
-
-class Rejected(Exception):
-    """The release refuses this configuration or request with a validation error."""
 
 
 def quiet() -> None:
@@ -47,20 +29,8 @@ def quiet() -> None:
             setattr(core, name, lambda *args, **kwargs: None)
 
 
-def model_dir() -> str:
-    """Return a directory with a tiny model's config.json, made on first use."""
-    path = Path(os.environ["VLLM_CACHE_ROOT"]) / "schedfuzz-model"
-    path.mkdir(parents=True, exist_ok=True)
-    config = path / "config.json"
-    if not config.exists():
-        partial = path / f"config.json.{os.getpid()}"
-        partial.write_text(json.dumps(MODEL_CONFIG))
-        partial.replace(config)
-    return str(path)
-
-
 def vllm_config(engine: Engine) -> Any:
-    """Return the release's VllmConfig for an engine. Raises Rejected if it refuses it."""
+    """Return the release's VllmConfig. Raises Rejected if it refuses it, Unsupported."""
     config = _config(config_key(engine))
     config.cache_config.num_gpu_blocks_override = engine.num_blocks
     return config
@@ -75,36 +45,26 @@ def config_key(engine: Engine) -> Engine:
 def _config(engine: Engine) -> Any:
     from vllm.engine.arg_utils import EngineArgs
 
-    arguments: dict[str, Any] = {
+    arguments: Arguments = {
         "model": model_dir(),
         "load_format": "dummy",
         "skip_tokenizer_init": True,
         "enforce_eager": True,
         "dtype": "float32",
         "disable_log_stats": True,
-        "max_model_len": engine.max_model_len,
-        "block_size": engine.block_size,
-        "num_gpu_blocks_override": engine.num_blocks,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "long_prefill_token_threshold": engine.long_prefill_token_threshold,
-        "enable_chunked_prefill": engine.chunked_prefill,
-        "enable_prefix_caching": engine.prefix_caching,
-        "scheduling_policy": engine.policy,
-        "async_scheduling": False,
     }
-    if engine.num_speculative_tokens:
-        arguments["speculative_config"] = {
-            "method": "draft_model",
-            "model": model_dir(),
-            "num_speculative_tokens": engine.num_speculative_tokens,
-        }
+    known = _parameters(EngineArgs)
+    for seam in SEAMS:
+        added = seam.arguments(engine)
+        if not added.keys() <= known:
+            raise Unsupported(f"engine.{seam.field}")
+        arguments |= added
     try:
         config = EngineArgs(**arguments).create_engine_config()
     except (ValueError, NotImplementedError) as error:
         raise Rejected(first_line(error)) from None
-    # The CPU platform forces it off; the scheduler class is chosen lazily from this flag.
-    config.scheduler_config.async_scheduling = engine.async_scheduling
+    for seam in SEAMS:
+        seam.finish(engine, config)
     return config
 
 
@@ -115,53 +75,59 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:200]
 
 
-@functools.lru_cache(maxsize=4)
-def _request_parameters(cls: type) -> frozenset[str]:
+@functools.lru_cache(maxsize=16)
+def _parameters(cls: Any) -> frozenset[str]:
+    """Return the names of a class's constructor arguments or fields."""
     return frozenset(inspect.signature(cls).parameters)
 
 
 @functools.lru_cache(maxsize=1024)
-def _sampling(max_tokens: int) -> Any:
+def _sampling(items: tuple[tuple[str, Any], ...]) -> Any:
     from vllm import SamplingParams
 
-    return SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+    return SamplingParams(temperature=0.0, ignore_eos=True, **dict(items))
 
 
-def vllm_request(request: Request, hasher: Callable[..., Any] | None) -> Any:
-    """Return vLLM's Request for ours; the arrival time is the step, then the id: no clock."""
+def sampling_params(arguments: Arguments) -> Any:
+    """Return vLLM's SamplingParams, a shared object where its arguments are simple values."""
+    items = tuple((name, arguments[name]) for name in sorted(arguments))
+    try:
+        return _sampling(items)
+    except TypeError:  # a list or a dict among them
+        return _sampling.__wrapped__(items)
+
+
+def vllm_request(
+    engine: Engine,
+    request: Request,
+    hasher: Callable[..., Any] | None,
+    tokens: list[int] | None = None,
+) -> Any:
+    """Return vLLM's Request for ours, with its own prompt or `tokens`, a session's next input.
+
+    The arrival time is the step, then the id: no clock.
+    """
     from vllm.v1.request import Request as VllmRequest
 
-    arguments = {
+    arguments: Arguments = {
         "request_id": str(request.id),
-        "prompt_token_ids": prompt_tokens(request),
-        "sampling_params": _sampling(request.max_tokens),
+        "prompt_token_ids": prompt_tokens(request) if tokens is None else tokens,
+        "sampling": {"max_tokens": request.max_tokens},
         "pooling_params": None,
         "arrival_time": request.arrival + request.id / 100_000,
         "priority": request.priority,
         "block_hasher": hasher,
         "eos_token_id": None,
     }
-    known = _request_parameters(VllmRequest)
+    for seam in SEAMS:
+        seam.request(engine, request, arguments)
+    sampling = arguments.pop("sampling")
+    arguments["sampling_params"] = sampling_params(sampling) if sampling else None
+    known = _parameters(VllmRequest)
     return VllmRequest(**{name: value for name, value in arguments.items() if name in known})
 
 
-def kv_spec(block_size: int) -> Any:
-    """Return the full-attention KV spec of the one simulated layer."""
-    import torch
-    from vllm.v1.kv_cache_interface import FullAttentionSpec
-
-    values = {
-        "block_size": block_size,
-        "num_kv_heads": 1,
-        "head_size": 8,
-        "head_size_v": 8,
-        "dtype": torch.float32,
-    }
-    known = {field.name for field in dataclasses.fields(FullAttentionSpec)}
-    return FullAttentionSpec(**{name: value for name, value in values.items() if name in known})
-
-
-def runner_output(ids: list[str], sampled: list[list[int]]) -> Any:
+def runner_output(ids: list[str], sampled: list[list[int]], more: dict[str, Any]) -> Any:
     """Return vLLM's ModelRunnerOutput for the step's requests and their sampled tokens."""
     from vllm.v1.outputs import ModelRunnerOutput
 
@@ -172,6 +138,6 @@ def runner_output(ids: list[str], sampled: list[list[int]]) -> Any:
         "logprobs": None,
         "prompt_logprobs_dict": {},
         "pooler_output": [],
-    }
-    known = {field.name for field in dataclasses.fields(ModelRunnerOutput)}
+    } | more
+    known = _parameters(ModelRunnerOutput)
     return ModelRunnerOutput(**{name: value for name, value in values.items() if name in known})

@@ -11,20 +11,26 @@ from vllm.v1.executor.abstract import Executor
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, DraftTokenIds
 
 from schedfuzz.workers.target import engine as seams
+from schedfuzz.workers.target.seam_pooling import TASK
+from schedfuzz.workers.target.specs import group_order, kv_specs
 
 # More than any pool needs: num_gpu_blocks_override decides the number of blocks.
 PLENTY = 1 << 40
 
 
 class SimulatedExecutor(Executor):
-    """Plays worker and model runner; the driver sets `drive` before the first step."""
+    """Plays worker and model runner; the driver makes one class per engine."""
+
+    # The scenario's engine and the driver, which EngineCore's constructor cannot pass on.
+    scenario_engine: Any = None
+    drive: Any = None
+    supported_tasks = ("generate", TASK)
 
     def _init_executor(self) -> None:
-        self.drive: Any = None
-        self._output: Any = None
+        pass
 
     def get_kv_cache_specs(self) -> list[dict[str, Any]]:
-        return [{"layer.0": seams.kv_spec(self.cache_config.block_size)}]
+        return [kv_specs(self.scenario_engine, self.cache_config.block_size)]
 
     def determine_available_memory(self) -> list[int]:
         return [PLENTY]
@@ -36,20 +42,25 @@ class SimulatedExecutor(Executor):
         pass
 
     def initialize_from_config(self, kv_cache_configs: list[Any]) -> None:
-        pass
+        order = group_order(self.scenario_engine, kv_cache_configs[0].kv_cache_groups)
+        self.drive.runner.kv.arrange(order)
 
     def compile_or_warm_up_model(self) -> None:
         pass
 
     @property
     def max_concurrent_batches(self) -> int:
-        return 2 if self.scheduler_config.async_scheduling else 1
+        return int(self.vllm_config.max_concurrent_batches)
 
     def collective_rpc(
         self, method: Any, timeout: Any = None, args: Any = (), kwargs: Any = None,
         non_block: bool = False,
     ) -> Any:  # fmt: skip
         return []
+
+    @property
+    def _pools(self) -> bool:
+        return bool(self.scenario_engine.model == "pooling")
 
     def check_health(self) -> None:
         pass
@@ -58,17 +69,24 @@ class SimulatedExecutor(Executor):
         pass
 
     def execute_model(self, scheduler_output: Any, non_block: bool = False) -> Any:
-        ids, sampled = self.drive.execute(scheduler_output)
-        if not ids:
-            return _done(EMPTY_MODEL_RUNNER_OUTPUT) if non_block else EMPTY_MODEL_RUNNER_OUTPUT
-        self._output = seams.runner_output(ids, sampled)
-        return _done(None) if non_block else None
+        self.drive.execute(scheduler_output)
+        at_once = not scheduler_output.num_scheduled_tokens or self._pools
+        output = self._sample(None) if at_once else None
+        return _done(output) if non_block else output
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:
-        return _done(self._output) if non_block else self._output
+        output = self._sample(grammar_output)
+        return _done(output) if non_block else output
+
+    def _sample(self, grammar_output: Any) -> Any:
+        ids, sampled, fields = self.drive.sample(grammar_output)
+        if not (ids or fields):
+            return EMPTY_MODEL_RUNNER_OUTPUT
+        return seams.runner_output(ids, sampled, fields)
 
     def take_draft_token_ids(self) -> Any:
-        return DraftTokenIds(*self.drive.runner.proposals())
+        proposed = self.drive.runner.proposed
+        return None if proposed is None else DraftTokenIds(*proposed)
 
 
 def _done(value: Any) -> Any:

@@ -10,7 +10,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -20,22 +20,32 @@ TRANSFORMED = (*INSTRUMENTED, "vllm.v1.engine.core")
 MAX_SITES = 8192
 MAP_NAME = "__schedfuzz_map__"
 BLOCKS = ("body", "orelse", "finalbody")
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 Transform = Callable[[str, ast.Module], ast.Module]
 
 
 class CoverageMap:
-    """One byte per site, 1 when it ran; sites are numbered in import order."""
+    """One byte per site, 1 when it ran; sites are numbered in import order.
+
+    `where` says of each site, by its number, `module:qualname:line`.
+    """
 
     def __init__(self) -> None:
         self.bytes = bytearray(MAX_SITES)
-        self.sites = 0
+        self.where: list[str] = []
         self._zero = bytes(MAX_SITES)
 
-    def new_site(self) -> int:
+    @property
+    def sites(self) -> int:
+        """The number of sites."""
+        return len(self.where)
+
+    def new_site(self, where: str = "") -> int:
         """Return the number of a new site (the last one is shared once the map is full)."""
-        self.sites = min(self.sites + 1, MAX_SITES)
-        return self.sites - 1
+        if len(self.where) < MAX_SITES:
+            self.where.append(where)
+        return len(self.where) - 1
 
     def clear(self) -> None:
         """Forget all that ran."""
@@ -46,36 +56,54 @@ class CoverageMap:
         return bytes(self.bytes[: self.sites])
 
 
+def blocks(node: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Yield (field, statements) for each block directly under `node` that has a site."""
+    if isinstance(node, ast.Module | ast.ClassDef):
+        return
+    for name in BLOCKS:
+        block = getattr(node, name, None)
+        if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
+            continue
+        # An elif needs no site of its own: its blocks have theirs.
+        elif_only = isinstance(node, ast.If) and name == "orelse" and len(block) == 1
+        if not (elif_only and isinstance(block[0], ast.If)):
+            yield name, block
+
+
+def site_line(block: list[ast.stmt]) -> int:
+    """Return the line of the block's site: that of the statement it stands before."""
+    return block[min(int(is_text(block[0])), len(block) - 1)].lineno
+
+
 class _Marker(ast.NodeTransformer):
-    def __init__(self, coverage: CoverageMap) -> None:
+    def __init__(self, coverage: CoverageMap, module: str = "") -> None:
         self.coverage = coverage
+        self.module = module
+        self.names: list[str] = []
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
+        names = [node.name] if isinstance(node, SCOPES) else []
+        self.names += names
         super().generic_visit(node)
-        if isinstance(node, ast.Module | ast.ClassDef):
-            return node
-        for name in BLOCKS:
-            block = getattr(node, name, None)
-            if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
-                continue
-            # An elif needs no site of its own: its blocks have theirs.
-            elif_only = isinstance(node, ast.If) and name == "orelse" and len(block) == 1
-            if not (elif_only and isinstance(block[0], ast.If)):
-                setattr(node, name, self._marked(block))
+        for field, block in list(blocks(node)):
+            setattr(node, field, self._marked(block))
+        del self.names[len(self.names) - len(names) :]
         return node
 
     def _marked(self, block: list[ast.stmt]) -> list[ast.stmt]:
+        line = site_line(block)
+        number = self.coverage.new_site(f"{self.module}:{'.'.join(self.names)}:{line}")
         site = ast.Assign(
-            [ast.Subscript(ast.Name(MAP_NAME, ast.Load()), ast.Constant(self.coverage.new_site()),
-                           ast.Store())],
+            [ast.Subscript(ast.Name(MAP_NAME, ast.Load()), ast.Constant(number), ast.Store())],
             ast.Constant(1),
-        )  # fmt: skip
-        at = int(_is_text(block[0]))  # a docstring must stay first
+        )
+        at = int(is_text(block[0]))  # a docstring must stay first
         ast.copy_location(site, block[min(at, len(block) - 1)])
         return [*block[:at], ast.fix_missing_locations(site), *block[at:]]
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement is a docstring, or another bare string."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -98,7 +126,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         if self.transform is not None:
             tree = ast.fix_missing_locations(self.transform(fullname, tree))
         if self.coverage is not None and _within(fullname, INSTRUMENTED):
-            tree = _Marker(self.coverage).visit(tree)
+            tree = _Marker(self.coverage, fullname).visit(tree)
         return compile(tree, path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:

@@ -24,6 +24,7 @@ from schedfuzz.corpus.trace import Trace
 from schedfuzz.workers.target import wire
 from schedfuzz.workers.target.faults import Hang
 from schedfuzz.workers.target.instrument import CoverageMap, install, load_transform
+from schedfuzz.workers.target.seam_scheduler import use_scheduler
 
 PR_SET_PDEATHSIG = 1
 WARM_UP_FACTOR = 10  # the first engine imports what later ones find imported
@@ -42,6 +43,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
     parent: int
     coverage: bool = True
     transform: tuple[str, str] | None = None
+    scheduler: tuple[str, str] | None = None
     recycle_runs: int = 5000
     recycle_bytes: int = 2 << 30
     cpu_seconds: float = 20.0
@@ -61,11 +63,13 @@ def main() -> None:
         if settings.transform is not None:
             transform = load_transform(Path(settings.transform[0]), settings.transform[1])
         install(coverage if settings.coverage else None, transform)
+        if settings.scheduler is not None:
+            use_scheduler(*settings.scheduler)
         version = _warm_up(settings.cpu_seconds)
     except Exception as error:
         wire.send(data_out, wire.Failed(f"{type(error).__name__}: {error}"[:500]))
         raise
-    wire.send(data_out, wire.Hello(version, coverage.sites))
+    wire.send(data_out, wire.Hello(version, coverage.sites, coverage.where))
     gc.collect()
     gc.freeze()
     while _fork_worker(settings, coverage, data_out):
@@ -78,9 +82,9 @@ def _warm_up(cpu_seconds: float) -> str:
     from schedfuzz.workers.target import engine as seams
 
     seams.quiet()
-    signal.signal(signal.SIGPROF, _raise_hang)
+    signal.signal(signal.SIGPROF, raise_hang)
     for extra in ("", ',"async_scheduling":true', ',"num_speculative_tokens":1'):
-        trace = _limited(decode(WARM_UP % extra), WARM_UP_FACTOR * cpu_seconds)
+        trace = limited(decode(WARM_UP % extra), WARM_UP_FACTOR * cpu_seconds)
         if trace.outcome == "rejected":
             raise RuntimeError(f"the warm-up scenario was rejected: {trace.reason}")
     return str(vllm.__version__)
@@ -139,7 +143,7 @@ class Worker:
         """Answer jobs until the input ends or it is time to be recycled; return the exit code."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides
         base = _resident_bytes()
-        _limit_address_space(2 * self.settings.recycle_bytes)
+        limit_address_space(2 * self.settings.recycle_bytes)
         for count in range(1, self.settings.recycle_runs + 1):
             try:
                 job = wire.receive(0)
@@ -162,7 +166,7 @@ class Worker:
 
         self.coverage.clear()
         try:
-            trace = _limited(job.scenario, self.settings.cpu_seconds)
+            trace = limited(job.scenario, self.settings.cpu_seconds)
         except MemoryError:
             return Trace("infra", reason="out of memory")
         except Hang:
@@ -175,7 +179,8 @@ class Worker:
         return trace
 
 
-def _limited(scenario: Scenario, cpu_seconds: float) -> Trace:
+def limited(scenario: Scenario, cpu_seconds: float) -> Trace:
+    """Run a scenario; beyond its CPU time the handler of SIGPROF is called."""
     from schedfuzz.workers.target.drive import run
 
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
@@ -193,7 +198,8 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _raise_hang(signum: int, frame: Any) -> None:
+def raise_hang(signum: int, frame: Any) -> None:
+    """Be the handler of SIGPROF. Raises Hang."""
     raise Hang("the scenario used up its CPU time")
 
 
@@ -202,7 +208,7 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def _limit_address_space(extra: int) -> None:
+def limit_address_space(extra: int) -> None:
     """Turn runaway allocation into MemoryError instead of the machine's out-of-memory killer."""
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()

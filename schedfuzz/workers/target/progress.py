@@ -7,8 +7,10 @@ it needs is free (passed over).
 
 from typing import Any
 
+from schedfuzz.corpus.events import ResetPrefixCache
+from schedfuzz.corpus.relations import blocks_for_all, has_group
 from schedfuzz.corpus.rules import violation
-from schedfuzz.corpus.scenario import ResetPrefixCache, Scenario
+from schedfuzz.corpus.scenario import Request, Scenario
 from schedfuzz.corpus.trace import Violation
 
 DEADLOCK_PATIENCE = 4
@@ -26,17 +28,18 @@ class Progress:
         self.passed: tuple[str, int] = ("", 0)
         self.seen: dict[tuple[Any, ...], int] = {}
         self.livelock_bound = livelock_bound(scenario)
+        self.traits = {request.id: _traits(request) for request in scenario.requests}
         self.draft_slots = draft_slots(scheduler)
         # Stale output of a preempted request drains within the pipeline depth.
         self.patience = 6 + 2 * scenario.engine.async_scheduling
 
     def after_schedule(
-        self, step: int, shares: dict[str, int], preempted: bool
+        self, step: int, shares: dict[str, int], excused: bool
     ) -> Violation | None:
         """Return a passed-over violation once the head of the queue was left too often."""
         head = queue_head(self.scheduler)
         left = self._budget_left(shares)
-        if head is None or preempted or not self._could_admit(head, left):
+        if head is None or excused or not self._could_admit(head, left):
             self.passed = ("", 0)
             return None
         count = self.passed[1] + 1 if self.passed[0] == head.request_id else 1
@@ -53,23 +56,40 @@ class Progress:
     def _budget_left(self, shares: dict[str, int]) -> int:
         """Return the tokens left for one more request; drafting takes slots of each request."""
         slots = self.draft_slots * (len(self.scheduler.running) + 1)
-        return self.engine.max_num_batched_tokens - sum(shares.values()) - slots
+        used = sum(shares.values())
+        input_left = self.engine.max_num_batched_tokens - used - slots
+        return min(input_left, int(self.scheduler.max_num_scheduled_tokens) - used)
 
     def _could_admit(self, head: Any, budget_left: int) -> bool:
         """Return whether seat, token budget and blocks are free by any release's measure."""
         engine = self.engine
-        if len(self.scheduler.running) >= engine.max_num_seqs:
+        # A session between two turns keeps its seat.
+        parked = getattr(self.scheduler, "num_waiting_for_streaming_input", 0)
+        if len(self.scheduler.running) + parked >= engine.max_num_seqs:
             return False
         if getattr(head, "num_stale_output_tokens", 0) > 0:
             return False
+        if head.status.name.startswith("WAITING_FOR_"):
+            return False
         width = 1 + engine.num_speculative_tokens
         tokens = width if engine.chunked_prefill else head.num_tokens + width
+        if has_group(engine, "mamba"):
+            tokens += engine.block_size  # a prefill chunk goes on to a block boundary or not at all
         if budget_left < tokens:
             return False
-        needed = -(-min(head.num_tokens + 2 * width, engine.max_model_len) // engine.block_size)
+        length = min(head.num_tokens + 2 * width, engine.max_model_len)
+        needed = blocks_for_all(engine, length)
         # Slack for watermarks and lookahead, which differ between releases.
         slack = 2 + engine.num_blocks // 20 + len(self.scheduler.running)
-        return free_blocks(self.scheduler) >= needed + slack
+        slack += -(-engine.num_blocks * engine.watermark_percent // 100)
+        return free_blocks(self.scheduler) >= needed + slack + self._reserved()
+
+    def _reserved(self) -> int:
+        """Return the blocks that running prefills may still need, which no KV load may take."""
+        if self.engine.connector is None:
+            return 0
+        left = (r.num_tokens - r.num_computed_tokens for r in self.scheduler.running)
+        return sum(1 + max(0, tokens) // self.engine.block_size for tokens in left)
 
     def new_stimulus(self) -> None:
         """Say that something still comes from outside, which may end a round."""
@@ -79,9 +99,11 @@ class Progress:
         self, step: int, tokens: int, delivered: bool, waiting_for_events: bool
     ) -> Violation | None:
         """Return a deadlock or livelock violation when the run makes no progress."""
-        self.steps_without_output = 0 if delivered else self.steps_without_output + 1
         if delivered:
+            self.steps_without_output = 0
             self.seen.clear()
+        elif tokens or not waiting_for_events:
+            self.steps_without_output += 1
         self.idle_steps = 0 if tokens or delivered or waiting_for_events else self.idle_steps + 1
         if self.idle_steps >= DEADLOCK_PATIENCE:
             return self._stuck("deadlock", f"nothing scheduled for {self.idle_steps} steps", step)
@@ -113,7 +135,15 @@ class Progress:
         if head is not None and head.num_preemptions:
             state = "preempted"
         where = f"{detail}; request {request.request_id} is {state}, {len(running)} running"
-        return violation(rule, where, step, int(request.request_id), state)
+        number = int(request.request_id)
+        return violation(rule, where, step, number, f"{self.traits.get(number, '')}{state}")
+
+
+def _traits(request: Request) -> str:
+    """Return what kind of request it is, for its starvation is another's business each time."""
+    names = {"session": request.turns, "external": request.external, "image": request.images,
+             "grammar": request.structured}  # fmt: skip
+    return "".join(f"{name} " for name, part in names.items() if part)
 
 
 def livelock_bound(scenario: Scenario) -> int:
@@ -124,8 +154,8 @@ def livelock_bound(scenario: Scenario) -> int:
     """
     engine = scenario.engine
     chunk = engine.max_num_batched_tokens
-    if engine.long_prefill_token_threshold:
-        chunk = min(chunk, engine.long_prefill_token_threshold)
+    for limit in (engine.long_prefill_token_threshold, engine.max_num_scheduled_tokens):
+        chunk = min(chunk, limit or chunk)
     lengths = (
         min(request.prompt.length + request.max_tokens, engine.max_model_len)
         for request in scenario.requests
@@ -141,12 +171,17 @@ def draft_slots(scheduler: Any) -> int:
 
 
 def queue_head(scheduler: Any) -> Any:
-    """Return the request that is next to be admitted, or None."""
-    for name in ("skipped_waiting", "waiting"):
-        queue = getattr(scheduler, name, None)
-        if queue:
-            return queue.peek_request()
-    return None
+    """Return the request that is next to be admitted, or None.
+
+    One that waits for the outside world is passed by, unless there is no other.
+    """
+    blocked = None
+    for name in ("kv_holding_waiting", "skipped_waiting", "waiting"):
+        for request in getattr(scheduler, name, None) or ():
+            if not request.status.name.startswith("WAITING_FOR_"):
+                return request
+            blocked = blocked or request
+    return blocked
 
 
 def free_blocks(scheduler: Any) -> int:

@@ -1,19 +1,23 @@
-"""Nouns: simulated runner, batch, row, drafts.
+"""Nouns: simulated runner, row, drafts.
 
-A second, independent implementation of the contract of vLLM's V1 model runner
-(`v1/worker/gpu_model_runner.py`, sync and async), with a pure function for a model: what the
-scheduler sends is checked against what the runner itself knows, token by token and slot by slot.
+A second, independent implementation of the contract of vLLM's model runners, with a pure function
+for a model: what the scheduler sends is checked against what the runner itself knows, token by
+token and slot by slot. What the runner generations share stands here; what they do differently
+(`runner_v1`, `runner_v2`) are the methods that raise NotImplementedError.
 """
 
 from typing import Any
 
-from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Request
-from schedfuzz.corpus.tokens import draft, extend_digests, next_token
+from schedfuzz.corpus.tokens import draft, extend_digests
 from schedfuzz.corpus.trace import Scheduled, Violation
-from schedfuzz.workers.target.faults import BrokenRule
-from schedfuzz.workers.target.shadow import ShadowKV
+from schedfuzz.workers.target import checks
+from schedfuzz.workers.target.kv import KVCache
+from schedfuzz.workers.target.part import Part
+from schedfuzz.workers.target.rows import Row
+from schedfuzz.workers.target.sessions import Sessions
 from schedfuzz.workers.target.state import State
+from schedfuzz.workers.target.structured import NO_ROWS, read_rows
 
 
 class SimulatedRunner:
@@ -25,80 +29,90 @@ class SimulatedRunner:
         self.records: list[Scheduled] = []
         self.noted: list[Violation] = []
         self.requests: dict[str, Request] = {}
+        self.generates = engine.model != "pooling"
+        self.sessions = Sessions({}, engine.max_model_len)
         self.states: dict[str, State] = {}
-        self.batch: dict[str, None] = {}
         self.told: set[str] = set()
-        self.kv = ShadowKV(engine.num_blocks, engine.block_size)
+        self.batch_order: list[str] = []
+        self.kv = KVCache(engine)
+        self.parts: list[Part] = []
+        self.fields: dict[str, Any] = {}
+        self.happened: list[str] = []
+        self.output: Any = None
+        self.rows: list[Row] = []
+        self.grammar_rows = NO_ROWS
+        self.proposed: tuple[list[str], list[list[int]]] | None = None
 
-    def execute(self, output: Any) -> dict[str, list[int]]:
-        """Run one scheduler output; return sampled tokens per request (empty: discarded).
+    def execute(self, output: Any) -> None:
+        """Run the forward of one scheduler output; `sample` must follow.
 
         Raises BrokenRule when the output breaks a fatal rule.
         """
+        self.output = output
         self.records = []
+        checks.blocks(self, output)
+        self.kv.begin(output)
         self._update(output)
         self.records = self._proposed(output)  # what a step that breaks a rule is shown with
-        rows = [self._row(req_id, tokens, output) for req_id, tokens in self._shares(output)]
-        for state, start, end, digests, *_ in rows:
-            self.kv.write(state.blocks, start, digests, end)
+        for part in self.parts:
+            part.begin(output)
+        self.rows = self._forward(output)
+
+    def sample(self, grammar_output: Any) -> dict[str, list[int]]:
+        """Sample the step just executed; return tokens per request (empty: discarded).
+
+        `grammar_output` is vLLM's GrammarOutput or None. `fields` is left with what the parts add
+        to vLLM's ModelRunnerOutput. Raises BrokenRule.
+        """
+        self.records = []
+        self.grammar_rows = NO_ROWS if grammar_output is None else read_rows(self, grammar_output)
+        tokens = [self._sample(row) for row in self.rows]
+        self._draft(self.rows, self.output)
+        self.proposed = self.proposals() if self.engine.num_speculative_tokens else None
+        samples = dict(zip(self.batch_order, tokens, strict=True))
+        self.fields = {}
+        for part in self.parts:
+            self.fields |= part.end(self.output, samples)
+        return samples
+
+    def _forward(self, output: Any) -> list[Row]:
+        shares = output.num_scheduled_tokens
+        self.batch_order = list(shares)
+        checks.totals(self, output)
+        rows = [self._row(req_id, tokens, output) for req_id, tokens in shares.items()]
+        checks.common_prefix(self, output, rows)
+        self.kv.compute(rows)
         # Attention runs after all KV of the step is written: a request may hit a prefix that
         # another one computes in the same step.
-        for state, _, end, digests, *_ in rows:
-            self._check_context(state, end, digests)
-        self.records = []
-        samples = [self._sample(*row) for row in rows]
-        self._draft(rows)
-        return dict(zip(self.batch_order, samples, strict=True))
+        for row in rows:
+            checks.context(self, row)
+        return rows
 
-    # -- state updates, in the order of the real runner ------------------------------------------
+    # -- what the generations do differently -----------------------------------------------------
 
     def _update(self, output: Any) -> None:
-        for req_id in output.finished_req_ids:
-            self.states.pop(req_id, None)
-            self.batch.pop(req_id, None)
-        cached = output.scheduled_cached_reqs
-        self.told = {data.req_id for data in output.scheduled_new_reqs} | set(cached.req_ids)
-        resumed = cached.resumed_req_ids
-        for req_id in list(self.batch):
-            if req_id not in output.num_scheduled_tokens or req_id in resumed:
-                del self.batch[req_id]
-                self.states[req_id].leave_batch()
-        if getattr(output, "new_block_ids_to_zero", None):
-            self.kv.clear(output.new_block_ids_to_zero)
-        for data in output.scheduled_new_reqs:
-            request = self.requests[data.req_id]
-            self.states[data.req_id] = State(request.id, request.accept, data)
-            self.batch[data.req_id] = None
-        for index, req_id in enumerate(cached.req_ids):
-            self._update_cached(cached, index, req_id, req_id in resumed)
+        """Take over finished, new and cached requests in the order of the real runner."""
+        raise NotImplementedError
 
-    def _update_cached(self, cached: Any, index: int, req_id: str, resumed: bool) -> None:
-        state = self.states.get(req_id)
-        if state is None:
-            self._fail("unknown-request", f"{req_id} was never sent to the runner")
-        assert state is not None
-        state.path = "resumed" if resumed else "running"
-        state.computed = cached.num_computed_tokens[index]
-        state.reported_outputs = outputs = cached.num_output_tokens[index]
-        if outputs < len(state.outputs):
-            state.set_outputs(state.outputs[:outputs])
-        new_blocks = cached.new_block_ids[index]
-        if resumed:
-            if new_blocks is None:
-                self._fail("resumed-in-full", "it was resumed without a block table", state)
-            state.blocks = list(new_blocks[0])
-        elif new_blocks is not None:
-            state.blocks.extend(new_blocks[0])
-        if req_id not in self.batch:
-            if self.engine.async_scheduling and outputs > 0:
-                self._restore(state, cached.all_token_ids.get(req_id), outputs)
-            self.batch[req_id] = None
+    def _real_start(self, state: State) -> int:
+        """Return the first position computed. Raises BrokenRule if the scheduler is behind."""
+        raise NotImplementedError
 
-    def _restore(self, state: State, tokens: list[int] | None, outputs: int) -> None:
-        if tokens is None:
-            self._fail("resumed-tokens", "it re-entered the batch without its tokens", state)
-        assert tokens is not None
-        state.set_outputs(list(tokens[-outputs:]))
+    def _samples(self, state: State, start: int, tokens: int) -> bool:
+        """Return whether a share's sample is kept, rather than that of a prefill chunk."""
+        raise NotImplementedError
+
+    def _inputs(self, state: State, scheduled: list[int]) -> list[int]:
+        """Return the draft tokens that the forward reads for those the scheduler sent."""
+        raise NotImplementedError
+
+    def _sampled(self, row: Row, tokens: list[int]) -> None:
+        """Take over what a row sampled."""
+        raise NotImplementedError
+
+    def proposals(self) -> tuple[list[str], list[list[int]]] | None:
+        """Return the drafts of every row of the last step, for `take_draft_token_ids`."""
+        raise NotImplementedError
 
     # -- one step --------------------------------------------------------------------------------
 
@@ -108,161 +122,83 @@ class SimulatedRunner:
         return [
             Scheduled(
                 state.number, state.path, state.computed, tokens, len(drafts.get(req_id, ())),
-                len(state.blocks), 0,
+                len(state.tables[0]), 0,
             )
             for req_id, tokens in output.num_scheduled_tokens.items()
             if (state := self.states.get(req_id)) is not None
         ]  # fmt: skip
 
-    def _shares(self, output: Any) -> list[tuple[str, int]]:
-        shares = output.num_scheduled_tokens
-        self.batch_order = list(shares)
-        total = sum(shares.values())
-        engine = self.engine
-        if total != output.total_num_scheduled_tokens:
-            self._fail("token-total", f"{total} != {output.total_num_scheduled_tokens}")
-        if total > engine.max_num_batched_tokens:
-            self._fail("token-budget", f"{total} > {engine.max_num_batched_tokens}")
-        if len(shares) > engine.max_num_seqs:
-            self._fail("seats", f"{len(shares)} > {engine.max_num_seqs}")
-        return list(shares.items())
-
-    def _row(self, req_id: str, tokens: int, output: Any) -> tuple[Any, ...]:
-        """Return (state, start, end, digests, drafts, samples) of one request's share."""
-        state = self.states.get(req_id)
-        if state is None or req_id not in self.told:
-            self._fail("unknown-request", f"{req_id} was scheduled without its data")
-        assert state is not None
-        scheduled = output.scheduled_spec_decode_tokens.get(req_id, ())
-        self._check_share(state, tokens, len(scheduled))
+    def _row(self, req_id: str, tokens: int, output: Any) -> Row:
+        """Return one request's share after checking it. Raises BrokenRule."""
+        state = checks.known(self, req_id)
+        scheduled = list(output.scheduled_spec_decode_tokens.get(req_id, ()))
+        checks.share(self, state, tokens, len(scheduled))
         start = self._real_start(state)
         end = start + tokens
         newest = end - len(scheduled)
-        if newest > state.known:
-            detail = f"it runs to position {newest} but has only {state.known} tokens"
-            self._fail("unknown-input", detail, state)
-        samples = state.computed + tokens >= self._counted(state)
-        if samples and newest != state.known:
-            detail = f"it samples after token {newest} of {state.known}"
-            self._fail("misplaced-sample", detail, state)
-        drafts = self._drafts(state, list(scheduled))
+        samples = self.generates and self._samples(state, start, tokens)
+        checks.inputs(self, state, newest, samples)
+        drafts = self._inputs(state, scheduled)
         digests = state.digests
         if drafts:
             digests = digests[:newest]
-            extend_digests(digests, drafts)
-        self._check_table(state, end)
-        return state, start, end, digests, drafts, samples
+            extend_digests(digests, drafts, state.seed)
+        checks.table(self, state, start, end, len(scheduled))
+        for part in self.parts:
+            part.attend(state, start, end)
+        return Row(state, start, end, digests, drafts, samples)
 
-    def _real_start(self, state: State) -> int:
-        """Return the first position computed: the scheduler's count less rejected drafts."""
-        if not (self.engine.async_scheduling and state.prev_drafts):
-            return state.computed
-        start = state.prev_start + state.prev_valid
-        if start > state.computed:
-            self._fail("computed-behind", f"{state.computed} < {start}", state)
-        return start
-
-    def _counted(self, state: State) -> int:
-        """Return the tokens a step must reach to sample (with async placeholders)."""
-        if self.engine.async_scheduling and state.path != "new":
-            return len(state.prompt) + state.reported_outputs
-        return state.known
-
-    def _drafts(self, state: State, scheduled: list[int]) -> list[int]:
-        if self.engine.async_scheduling and scheduled:
-            # The scheduler only sends placeholders; the runner uses its own last proposal.
-            own = state.next_drafts[: len(scheduled)]
-            return own + [0] * (len(scheduled) - len(own))
-        return [max(token, 0) for token in scheduled]
-
-    def _sample(
-        self, state: State, start: int, end: int, digests: list[int], drafts: list[int], ok: bool
-    ) -> list[int]:
+    def _sample(self, row: Row) -> list[int]:
+        """Return the tokens that a row yields: accepted drafts and one more, or none."""
+        state = row.state
         tokens: list[int] = []
-        if ok:
-            position = end - len(drafts) - 1
-            tokens.append(next_token(digests[position]))
-            for proposed in drafts:
-                if proposed != tokens[-1]:
-                    break
-                position += 1
-                tokens.append(next_token(digests[position]))
-            self._check_room(state, len(tokens))
+        if row.samples:
+            tokens = self._verified(row)
+            checks.room(self, state, len(tokens))
             state.outputs.extend(tokens)
-            extend_digests(state.digests, tokens)
-        state.prev_drafts, state.prev_start, state.prev_valid = len(drafts), start, len(tokens)
-        share = end - start
+            extend_digests(state.digests, tokens, state.seed)
+        self._sampled(row, tokens)
+        self.kv.settle(row, len(tokens))
         self.records.append(
             Scheduled(
-                state.number,
-                state.path,
-                state.computed,
-                share,
-                len(drafts),
-                len(state.blocks),
-                len(tokens),
-            )  # fmt: skip
-        )
+                state.number, state.path, state.computed, row.end - row.start, len(row.drafts),
+                len(state.tables[0]), len(tokens),
+            )
+        )  # fmt: skip
         return tokens
 
-    def _draft(self, rows: list[tuple[Any, ...]]) -> None:
-        width = self.engine.num_speculative_tokens
+    def _verified(self, row: Row) -> list[int]:
+        """Return what greedy verification yields: drafts while they are right, and one token."""
+        position = row.end - len(row.drafts) - 1
+        say = self.grammar_rows.say(row)
+        tokens = [say(row.digests[position], position)]
+        for proposed in row.drafts[: self.grammar_rows.acceptable.get(row.state.number)]:
+            if proposed != tokens[-1]:
+                break
+            position += 1
+            tokens.append(say(row.digests[position], position))
+        return tokens
+
+    def _draft(self, rows: list[Row], output: Any) -> None:
+        width = self._width(output)
         if not width:
+            for row in rows:
+                row.state.next_drafts = []
             return
-        # The V1 drafter proposes zeros for the whole batch when any row is too near the limit.
-        room = max((row[2] for row in rows), default=0) + width <= self.engine.max_model_len
-        for state, *_, samples in rows:
-            if samples and room:
+        # The drafter proposes zeros for the whole batch when any row is too near the limit.
+        room = max((row.end for row in rows), default=0) + width <= self.engine.max_model_len
+        for row in rows:
+            state = row.state
+            if row.samples and room:
+                checks.lookahead(self, state)
                 position = state.known - 1
-                state.next_drafts = draft(state.digests[-1], position, state.accept, width)
+                accept = state.request.accept
+                state.next_drafts = draft(state.guess, state.digests[-1], position, accept, width)
             else:
                 state.next_drafts = [0] * width
 
-    def proposals(self) -> tuple[list[str], list[list[int]]]:
-        """Return the drafts of every row of the last step, for `take_draft_token_ids`."""
-        ids = [req_id for req_id in self.batch_order if req_id in self.states]
-        return ids, [list(self.states[req_id].next_drafts) for req_id in ids]
-
-    # -- checks ----------------------------------------------------------------------------------
-
-    def _check_share(self, state: State, tokens: int, drafts: int) -> None:
-        if tokens <= 0:
-            self._fail("nonpositive-tokens", f"it is scheduled for {tokens} tokens", state)
-        if drafts > self.engine.num_speculative_tokens:
-            self._fail("draft-width", f"it is scheduled with {drafts} drafts", state)
-        limit = self.engine.max_model_len
-        if state.computed + tokens + 1 > limit:
-            detail = (
-                f"{state.computed} computed + {tokens} scheduled + 1 sampled > {limit} "
-                f"({drafts} drafts)"
-            )
-            self.noted.append(
-                violation("past-max-model-len", detail, self.step, state.number, state.path)
-            )
-
-    def _check_table(self, state: State, end: int) -> None:
-        needed = -(-end // self.engine.block_size)
-        if len(state.blocks) < needed:
-            detail = f"{len(state.blocks)} blocks for {end} tokens, {needed} needed"
-            self._fail("block-table", detail, state)
-        if any(not 0 < block < self.engine.num_blocks for block in state.blocks[:needed]):
-            self._fail("block-table", "the null block or no block within its tokens", state)
-
-    def _check_context(self, state: State, end: int, digests: list[int]) -> None:
-        position = self.kv.first_mismatch(state.blocks, digests, end)
-        if position is not None:
-            held = "nothing" if self.kv.slot(state.blocks, position) == 0 else "other content"
-            detail = f"position {position} of its context holds {held}"
-            self._fail("kv-content", detail, state)
-
-    def _check_room(self, state: State, sampled: int) -> None:
-        # Source: the bookkeeping assertion of the V1 runner; async appends one placeholder.
-        count = 1 if self.engine.async_scheduling else sampled
-        if state.known + count > self.engine.max_model_len:
-            detail = f"{state.known} tokens + {count} sampled > {self.engine.max_model_len}"
-            self._fail("sampled-past-max-model-len", detail, state)
-
-    def _fail(self, rule: str, detail: str, state: State | None = None) -> None:
-        number = None if state is None else state.number
-        path = "" if state is None else state.path
-        raise BrokenRule(violation(rule, detail, self.step, number, path))
+    def _width(self, output: Any) -> int:
+        """Return how many drafts a request is to get for its next step."""
+        if self.engine.spec_widths:
+            return int(output.num_spec_tokens_to_schedule)
+        return self.engine.num_speculative_tokens

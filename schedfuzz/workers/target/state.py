@@ -1,36 +1,60 @@
 """Nouns: request state.
 
-What the V1 runner remembers of one request between steps; some of it only as long as the request
+What a model runner remembers of one request between steps; some of it only as long as the request
 stays in the persistent batch.
 """
 
 from typing import Any
 
-from schedfuzz.corpus.tokens import extend_digests
+from schedfuzz.corpus.scenario import Request
+from schedfuzz.corpus.tokens import Say, contents, extend_digests, seed_of, speaker, truth
 from schedfuzz.corpus.trace import Path
 
 
 class State:
-    """What the runner remembers of one request between steps."""
+    """What the runner remembers of one request between steps.
+
+    `tables` holds a block table per KV group, `digests` the digest after each known position,
+    `prefill` the number of tokens that came with the request (V2: with its outputs so far);
+    `computed` is the scheduler's count of computed tokens, `own` the V2 runner's. `recurrent` is
+    the column of its running mamba state and how many tokens its last step yielded. `say` is the
+    model, `guess` what the drafter takes for right: the model within the request's grammar.
+    """
 
     __slots__ = (
-        "accept", "blocks", "computed", "digests", "next_drafts", "number", "outputs", "path",
-        "prev_drafts", "prev_start", "prev_valid", "prompt", "reported_outputs",
+        "computed", "digests", "guess", "next_drafts", "number", "outputs", "own", "path",
+        "prefill", "prev_drafts", "prev_start", "prev_valid", "prompt", "recurrent", "reported_outputs",
+        "request", "say", "seed", "slot", "tables",
     )  # fmt: skip
 
-    def __init__(self, number: int, accept: tuple[int, ...], data: Any) -> None:
-        self.number = number
-        self.accept = accept
+    def __init__(self, request: Request, data: Any) -> None:
+        self.number = request.id
+        self.request = request
+        self.path: Path = "new"
+        self.slot = -1
+        self.next_drafts: list[int] = []
+        self.reported_outputs = 0
+        self.recurrent: tuple[int, int] | None = None
+        self.restart(data)
+
+    def restart(self, data: Any) -> None:
+        """Take over vLLM's NewRequestData: prompt, tables and count; outputs are forgotten."""
         self.prompt: list[int] = list(data.prompt_token_ids)
         self.outputs: list[int] = []
+        self.prefill = len(self.prompt)
+        self.seed = seed_of(data.lora_request.lora_int_id if data.lora_request else 0)
+        self.say: Say = speaker(self.request, len(self.prompt))
+        self.guess: Say = truth(self.request, len(self.prompt))
         self.digests: list[int] = []
-        extend_digests(self.digests, self.prompt)
-        self.blocks: list[int] = list(data.block_ids[0])
+        extend_digests(self.digests, self.contents(data), self.seed)
+        self.tables: list[list[int]] = [list(table) for table in data.block_ids]
         self.computed: int = data.num_computed_tokens
-        self.path: Path = "new"
-        self.reported_outputs = 0
-        self.next_drafts: list[int] = []
+        self.own: int = data.num_computed_tokens
         self.leave_batch()
+
+    def contents(self, data: Any) -> list[int]:
+        """Return what stands at each prompt position."""
+        return contents(self.request, self.prompt)
 
     def leave_batch(self) -> None:
         """Forget what only the persistent batch carries from one step to the next."""
@@ -41,7 +65,7 @@ class State:
         """Replace the output tokens and the digests that follow from them."""
         self.outputs = tokens
         del self.digests[len(self.prompt) :]
-        extend_digests(self.digests, tokens)
+        extend_digests(self.digests, tokens, self.seed)
 
     @property
     def known(self) -> int:

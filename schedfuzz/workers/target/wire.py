@@ -27,10 +27,11 @@ class Job(msgspec.Struct, tag="job"):
 
 
 class Hello(msgspec.Struct, tag="hello"):
-    """Target to supervisor: vLLM is imported and warm."""
+    """Target to supervisor: vLLM is imported and warm; `where` names each coverage site."""
 
     version: str
     sites: int
+    where: list[str] = []
 
 
 class WorkerUp(msgspec.Struct, tag="up"):

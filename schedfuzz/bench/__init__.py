@@ -1,0 +1,1 @@
+"""Measuring: how many known bugs and how many mutants the hunt finds."""

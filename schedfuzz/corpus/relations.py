@@ -1,0 +1,295 @@
+"""Nouns: relation, mend.
+
+What the fields of an engine must keep to each other so that a user could really ask for it. One
+table serves two readers: validation names the field and the cure, repair applies the mend; so the
+two can never disagree. Mends go towards the defaults and are applied in the order of the table.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from schedfuzz.corpus.parts import Connector, Group
+from schedfuzz.corpus.scenario import Engine
+
+
+class Relation(NamedTuple):
+    """`holds` says whether an engine keeps it; `changes` are the fields that make it do so."""
+
+    field: str
+    cure: str
+    holds: Callable[[Engine], bool]
+    changes: Callable[[Engine], dict[str, Any]]
+
+
+def mend(engine: Engine) -> Engine:
+    """Return the engine with every relation kept, the same object if it keeps them all."""
+    for relation in RELATIONS:
+        if not relation.holds(engine):
+            engine = replace(engine, **relation.changes(engine))
+    return engine
+
+
+def has_group(engine: Engine, kind: str) -> bool:
+    """Return whether one of the engine's KV cache groups is of this kind."""
+    return any(group.kind == kind for group in engine.groups)
+
+
+def blocks_for(tokens: int, block_size: int) -> int:
+    """Return how many blocks hold `tokens` tokens."""
+    return -(-tokens // block_size)
+
+
+def least_blocks(engine: Engine) -> int:
+    """Return the smallest pool, in blocks, that vLLM takes for requests of max_model_len."""
+    blocks = blocks_for_all(engine, engine.max_model_len)
+    if engine.model == "encoder-decoder":  # cross attention's
+        blocks += blocks_for(engine.max_num_encoder_input_tokens, engine.block_size)
+    return blocks
+
+
+def blocks_for_all(engine: Engine, tokens: int) -> int:
+    """Return the most blocks that a request of `tokens` tokens holds at a time, in all groups."""
+    groups = engine.groups or (Group("full"),)
+    return sum(_group_blocks(engine, group, tokens) for group in groups)
+
+
+def _group_blocks(engine: Engine, group: Group, tokens: int) -> int:
+    """Return the most blocks that a request holds in one KV group at a time.
+
+    Source: `max_memory_usage_bytes` of vLLM's KV specs: a window moves through a block more than
+    it and the tokens in flight fill; a recurrent state has one from before and one per draft.
+    """
+    if group.kind == "mamba":
+        return 2 + engine.num_speculative_tokens
+    if group.kind == "full":
+        return blocks_for(tokens, engine.block_size)
+    batches = engine.pipeline_parallel_size + engine.async_scheduling
+    in_flight = group.window - 1 + batches * engine.max_num_batched_tokens
+    return blocks_for(min(tokens, in_flight), engine.block_size) + 1
+
+
+def kept_apart(groups: tuple[Group, ...]) -> bool:
+    """Return whether vLLM makes as many groups of as many layers, one of each.
+
+    It puts as many equal layers into each group as there are of the rarest kind.
+    """
+    counts = Counter(groups).values()
+    return not groups or (min(counts) == 1 and (len(counts) > 1 or len(groups) == 1))
+
+
+def least_token_budget(engine: Engine) -> int:
+    """Return the smallest `max_num_batched_tokens` with which every request can run.
+
+    A token a seat, a whole prompt without chunked prefill, room for a verified draft window, and
+    what the drafter adds for each seat. Source: `SchedulerConfig.verify_max_model_len` and
+    `VllmConfig._set_max_num_scheduled_tokens`. vLLM itself does not ask for the last one without
+    chunked prefill, and then never schedules a long prompt (docs/findings.md).
+    """
+    width = max(engine.num_speculative_tokens, engine.canvas_length)
+    least = max(engine.max_num_seqs, width + 2)
+    if not engine.chunked_prefill:
+        least = max(least, engine.max_model_len)
+    return least + engine.max_num_seqs * extra_slots(engine)
+
+
+def extra_slots(engine: Engine) -> int:
+    """Return the batch slots that drafting adds to each request's share, in tokens.
+
+    Source: vLLM's `SpeculativeConfig.max_num_new_slots_for_drafting` as of PR #51256.
+    """
+    width = engine.num_speculative_tokens
+    if not width:
+        return 0
+    return {"draft_model": 1, "dflash": width}.get(engine.spec_method, 0)
+
+
+def _window_fits(group: Group) -> bool:
+    return (group.window > 0) == (group.kind == "sliding_window")
+
+
+def _mended_group(group: Group) -> Group:
+    window = max(1, group.window) if group.kind == "sliding_window" else 0
+    return group if window == group.window else Group(group.kind, window)
+
+
+def _widths_fit(engine: Engine) -> bool:
+    least = 1
+    for low, high, width in engine.spec_widths:
+        if not (low == least and low <= high and 0 <= width <= engine.num_speculative_tokens):
+            return False
+        least = high + 1
+    return True
+
+
+def _mended_widths(engine: Engine) -> tuple[tuple[int, int, int], ...]:
+    found, least = [], 1
+    for _, high, width in engine.spec_widths:
+        high = max(least, high)
+        found.append((least, high, min(max(width, 0), engine.num_speculative_tokens)))
+        least = high + 1
+    return tuple(found)
+
+
+def _only(model: str) -> Callable[[Engine], bool]:
+    return lambda engine: engine.model == model
+
+
+_diffusion, _pooling, _encdec = _only("diffusion"), _only("pooling"), _only("encoder-decoder")
+
+
+def _plain(engine: Engine) -> bool:
+    """Return whether nothing is on that only autoregressive decoder models have."""
+    return not (
+        engine.num_speculative_tokens
+        or engine.groups
+        or engine.connector
+        or engine.ec_connector
+        or engine.reasoning
+        or engine.pipeline_parallel_size > 1
+    )
+
+
+_PLAIN: dict[str, Any] = {
+    "num_speculative_tokens": 0, "spec_widths": (), "groups": (), "prefix_match_unit": 0,
+    "connector": None, "ec_connector": False, "reasoning": False, "pipeline_parallel_size": 1,
+}  # fmt: skip
+V2_METHODS = ("eagle", "mtp", "dflash")
+
+RELATIONS: tuple[Relation, ...] = (
+    Relation(
+        "model", "only an autoregressive model has drafts, KV groups, connectors, reasoning or "
+        "pipeline ranks here",
+        lambda e: e.model == "autoregressive" or _plain(e), lambda e: _PLAIN,
+    ),
+    Relation(
+        "canvas_length", "a diffusion model has a canvas of 2 or more tokens, others have 0",
+        lambda e: e.canvas_length > 1 if _diffusion(e) else e.canvas_length == 0,
+        lambda e: {"canvas_length": 8 if _diffusion(e) else 0},
+    ),
+    Relation(
+        "model_runner", "diffusion needs v2; encoder-decoder, ngram and draft_model need v1",
+        lambda e: e.model_runner == "v2" if _diffusion(e) else not (
+            e.model_runner == "v2" and (_encdec(e) or (
+                e.num_speculative_tokens > 0 and e.spec_method not in V2_METHODS))),
+        lambda e: {"model_runner": "v2" if _diffusion(e) else "v1"},
+    ),
+    Relation(
+        "prefix_caching", "an encoder-decoder model has none",
+        lambda e: not (_encdec(e) and e.prefix_caching), lambda e: {"prefix_caching": False},
+    ),
+    Relation(
+        "chunked_prefill", "an encoder-decoder model has none",
+        lambda e: not (_encdec(e) and e.chunked_prefill), lambda e: {"chunked_prefill": False},
+    ),
+    Relation(
+        "long_prefill_token_threshold", "an encoder-decoder model has none",
+        lambda e: not (_encdec(e) and e.long_prefill_token_threshold),
+        lambda e: {"long_prefill_token_threshold": 0},
+    ),
+    Relation(
+        "encoder_cache_size", "an encoder-decoder model needs one, diffusion and pooling have none",
+        lambda e: e.encoder_cache_size > 0 if _encdec(e) else not (
+            e.encoder_cache_size and (_diffusion(e) or _pooling(e))),
+        lambda e: {"encoder_cache_size": 64 if _encdec(e) else 0},
+    ),
+    Relation(
+        "max_num_encoder_input_tokens", "is set exactly when encoder_cache_size is",
+        lambda e: (e.max_num_encoder_input_tokens > 0) == (e.encoder_cache_size > 0),
+        lambda e: {"max_num_encoder_input_tokens": e.encoder_cache_size},
+    ),
+    Relation(
+        "disable_chunked_mm_input", "needs an encoder cache; an encoder-decoder model chunks none",
+        lambda e: (e.encoder_cache_size > 0 and not _encdec(e)) or not e.disable_chunked_mm_input,
+        lambda e: {"disable_chunked_mm_input": False},
+    ),
+    Relation(
+        "ec_connector", "needs an encoder cache",
+        lambda e: e.encoder_cache_size > 0 or not e.ec_connector,
+        lambda e: {"ec_connector": False},
+    ),
+    Relation(
+        "spec_method", "async_scheduling does not take ngram drafts",
+        lambda e: not (e.spec_method == "ngram" and e.async_scheduling),
+        lambda e: {"spec_method": "draft_model"},
+    ),
+    Relation(
+        "spec_widths", "rows (from, to, width) count batch sizes up from 1 without a gap; width is "
+        "at most num_speculative_tokens",
+        _widths_fit, lambda e: {"spec_widths": _mended_widths(e)},
+    ),
+    Relation(
+        "spec_widths", "needs num_speculative_tokens",
+        lambda e: e.num_speculative_tokens > 0 or not e.spec_widths,
+        lambda e: {"spec_widths": ()},
+    ),
+    Relation(
+        "pipeline_parallel_size", "with drafts it needs async_scheduling",
+        lambda e: e.pipeline_parallel_size == 1 or e.async_scheduling
+        or not e.num_speculative_tokens,
+        lambda e: {"pipeline_parallel_size": 1},
+    ),
+    Relation(
+        "groups", "a sliding_window group has a window, others have none",
+        lambda e: all(map(_window_fits, e.groups)),
+        lambda e: {"groups": tuple(map(_mended_group, e.groups))},
+    ),
+    Relation(
+        "groups", "vLLM would merge them: one must differ from all others",
+        lambda e: kept_apart(e.groups),
+        lambda e: {"groups": tuple(dict.fromkeys(e.groups))},
+    ),
+    Relation(
+        "num_speculative_tokens", "with mamba groups must be less than block_size: a step's states "
+        "lie in consecutive blocks",
+        lambda e: not has_group(e, "mamba") or e.num_speculative_tokens < e.block_size,
+        lambda e: {"num_speculative_tokens": e.block_size - 1},
+    ),
+    Relation(
+        "disable_chunked_mm_input", "mamba groups need it off (vLLM's align mode)",
+        lambda e: not (has_group(e, "mamba") and e.disable_chunked_mm_input),
+        lambda e: {"disable_chunked_mm_input": False},
+    ),
+    Relation(
+        "groups", "mamba groups need chunked_prefill and prefix_caching (vLLM's align mode)",
+        lambda e: not has_group(e, "mamba") or (e.chunked_prefill and e.prefix_caching),
+        lambda e: {"chunked_prefill": True, "prefix_caching": True},
+    ),
+    Relation(
+        "prefix_match_unit", "needs two or more groups, and divides block_size",
+        lambda e: e.prefix_match_unit == 0
+        or (len(e.groups) > 1 and e.prefix_caching and e.block_size % e.prefix_match_unit == 0),
+        lambda e: {"prefix_match_unit": 0},
+    ),
+    Relation(
+        "connector", "offload_blocks is set exactly for the offloading connector",
+        lambda e: e.connector is None
+        or (e.connector.offload_blocks > 0) == (e.connector.kind == "offloading"),
+        lambda e: {"connector": Connector(kind=e.connector.kind, offload_blocks=32 * (
+            e.connector.kind == "offloading")) if e.connector else None},
+    ),
+    Relation(
+        "max_num_batched_tokens", "is too small for max_num_seqs, the draft window and "
+        "chunked_prefill as given",
+        lambda e: e.max_num_batched_tokens >= least_token_budget(e),
+        lambda e: {"max_num_batched_tokens": least_token_budget(e)},
+    ),
+    Relation(
+        "max_num_scheduled_tokens", "is 0 or from the least token budget to max_num_batched_tokens",
+        lambda e: e.max_num_scheduled_tokens == 0
+        or least_token_budget(e) <= e.max_num_scheduled_tokens <= e.max_num_batched_tokens,
+        lambda e: {"max_num_scheduled_tokens": 0},
+    ),
+    Relation(
+        "num_blocks", "is too small for one request of max_model_len",
+        # Releases from 0.29.0 on count the null block too.
+        lambda e: e.num_blocks >= least_blocks(e), lambda e: {"num_blocks": least_blocks(e) + 1},
+    ),
+    Relation(
+        "long_prefill_token_threshold", "must not exceed max_model_len",
+        lambda e: e.long_prefill_token_threshold <= e.max_model_len,
+        lambda e: {"long_prefill_token_threshold": e.max_model_len},
+    ),
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""Nouns: the table of dimensions: what a scheduler does beyond plain requests."""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from schedfuzz.corpus.events import Event
+from schedfuzz.corpus.scenario import Engine, Request
+from schedfuzz.fuzzer.dimensions.clients import CLIENTS
+from schedfuzz.fuzzer.dimensions.connector import KV_CONNECTOR
+from schedfuzz.fuzzer.dimensions.dimension import Dimension
+from schedfuzz.fuzzer.dimensions.encoders import EC_CONNECTOR, ENCODER_DECODER
+from schedfuzz.fuzzer.dimensions.images import IMAGES
+from schedfuzz.fuzzer.dimensions.lora import LORA
+from schedfuzz.fuzzer.dimensions.options import OPTIONS, V2_RUNNER
+from schedfuzz.fuzzer.dimensions.structured import STRUCTURED
+from schedfuzz.fuzzer.edges import Motif
+
+DIMENSIONS: tuple[Dimension, ...] = (
+    *OPTIONS, V2_RUNNER, KV_CONNECTOR, STRUCTURED, *CLIENTS,
+    IMAGES, EC_CONNECTOR, ENCODER_DECODER, LORA,
+)  # fmt: skip
+
+
+def active(
+    engine: Engine, requests: Sequence[Request] = (), events: Sequence[Event] = ()
+) -> list[Dimension]:
+    """Return the dimensions that an engine has on, and those that a story shows."""
+    return [
+        dimension
+        for dimension in DIMENSIONS
+        if dimension.on(engine) or dimension.told(requests, events)
+    ]
+
+
+def choose(rng: Random) -> Dimension:
+    """Return a dimension by weight."""
+    weights = [dimension.weight for dimension in DIMENSIONS]
+    return rng.choices(DIMENSIONS, weights)[0]
+
+
+def dress(rng: Random, on: Iterable[Dimension], engine: Engine, request: Request) -> Request:
+    """Return the request with its share of the dimensions that are on."""
+    for dimension in on:
+        request = dimension.dress(rng, engine, request)
+    return request
+
+
+def motifs(on: Iterable[Dimension]) -> list[Motif]:
+    """Return the stories that dimensions bring along."""
+    return [motif for dimension in on for motif in dimension.motifs]

@@ -1,0 +1,57 @@
+"""Nouns: picture, gallery, row.
+
+How large pictures are and where they stand, for all dimensions that have an encoder.
+"""
+
+from random import Random
+
+from msgspec.structs import replace
+
+from schedfuzz.corpus.parts import Image
+from schedfuzz.corpus.relations import least_token_budget
+from schedfuzz.corpus.request_relations import most_image
+from schedfuzz.corpus.scenario import Engine
+
+GALLERY = 5
+
+
+def encoder_shape(rng: Random, engine: Engine) -> Engine:
+    """Return the engine with a small encoder, and often with steps that cut a picture."""
+    size = min(rng.choice((4, 8, 12, 16, 20, 24, 32, 40)), max(4, engine.max_model_len // 3))
+    changes = {
+        "encoder_cache_size": size,
+        "max_num_encoder_input_tokens": max(2, size + rng.choice((0, 0, 0, -1, -3, 8, size))),
+        "disable_chunked_mm_input": rng.random() < 0.15,
+    }
+    if rng.random() < 0.6:
+        share = size + rng.choice((-3, -1, 0, 1, 2, 5, engine.block_size))
+        changes["max_num_batched_tokens"] = max(share, least_token_budget(engine))
+    return replace(engine, **changes)
+
+
+def length_of(engine: Engine, item: int) -> int:
+    """Return the length of a picture of the gallery: what fits alone, twice, thrice."""
+    most = most_image(engine)
+    shares = (most, most // 2, most // 2 + 1, most // 3, most - most // 3)
+    return max(1, shares[item % len(shares)])
+
+
+def row(
+    rng: Random, engine: Engine, length: int, items: list[int], start: int | None = None
+) -> tuple[Image, ...]:
+    """Return pictures one after the other, as many as fit into a prompt of `length` tokens.
+
+    They touch, or leave a token or two, or begin near a block's edge.
+    """
+    size = engine.block_size
+    offset = rng.choice((0, 1, 3, size - 2, size, size + 3)) if start is None else start
+    images: list[Image] = []
+    for item in items:
+        pixels = length_of(engine, item)
+        if offset + pixels > length:
+            break
+        images.append(Image(offset, pixels, item))
+        offset += pixels
+        to_edge = -offset % size
+        offset += rng.choice((0, 0, 1, 2, 3, 7, max(0, to_edge - 1), to_edge, to_edge + 1))
+    return tuple(images)

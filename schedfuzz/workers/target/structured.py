@@ -1,0 +1,139 @@
+"""Nouns: structured part, tracked request, bitmask row.
+
+Gives vLLM's StructuredOutputManager its backend and reads its bitmasks as the runners do; and
+watches the one thing that ties scheduler and grammar together: a grammar has been fed exactly what
+its request delivered.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from schedfuzz.corpus.rules import violation
+from schedfuzz.corpus.scenario import Request
+from schedfuzz.corpus.tokens import Say, allowed, first_allowed, grammar_start
+from schedfuzz.workers.target import checks
+from schedfuzz.workers.target.part import Part
+from schedfuzz.workers.target.rows import Row
+
+if TYPE_CHECKING:
+    from schedfuzz.workers.target.runner import SimulatedRunner
+
+WORD = (1 << 32) - 1
+
+
+class Structured(Part):
+    """The grammars of one engine; `runner` has the scenario's requests and the current step."""
+
+    def __init__(self, runner: "SimulatedRunner") -> None:
+        self.runner = runner
+        self.tracked: dict[str, Any] = {}
+        self.pending: list[Any] = []
+
+    def join(self, core: Any) -> None:
+        from schedfuzz.workers.target.grammars import ReasoningStub, StubBackend
+
+        self.manager = core.structured_output_manager
+        self.manager.backend = StubBackend(self.runner.requests)
+        self.manager.tokenizer = None
+        self.manager.executor = self  # what vLLM submits compilations to
+        if self.runner.engine.reasoning:
+            self.manager.reasoner_cls = ReasoningStub
+
+    def arrive(self, request: Any) -> None:
+        if request.use_structured_output:
+            self.manager.grammar_init(request)
+            self.tracked[request.request_id] = request
+
+    def submit(self, create: Any, request: Any) -> Any:
+        """Return the future of a compilation, as an executor would."""
+        from schedfuzz.workers.target.grammars import Compiling
+
+        runner = self.runner
+        script = runner.requests[request.request_id].structured
+        assert script is not None
+        due = runner.step + script.compile_steps
+        compiling = Compiling(create(request), due, script.fails, lambda: runner.step)
+        self.pending.append(compiling)
+        return compiling
+
+    def shutdown(self, *args: Any, **kwargs: Any) -> None:
+        """End as an executor does."""
+
+    def settled(self) -> None:
+        for req_id, request in list(self.tracked.items()):
+            ours = self.runner.requests[req_id]
+            problem = self._problem(ours, request)
+            if problem is not None:
+                rule, detail = problem
+                found = violation(rule, detail, self.runner.step, ours.id)
+                self.runner.noted.append(found)
+            if problem is not None or request.is_finished():
+                del self.tracked[req_id]
+
+    def _problem(self, ours: Request, request: Any) -> tuple[str, str] | None:
+        """Return the rule that a request's delivered tokens break, with what happened."""
+        script = ours.structured
+        if script is None or script.fails:
+            return None
+        tokens = list(request.output_token_ids)[grammar_start(ours) :]
+        for count, token in enumerate(tokens):
+            if not allowed(ours, count) >> token & 1:
+                return "grammar", f"token {count} of its grammar's is {token}, which it forbids"
+        if request.status.name == "FINISHED_ERROR" and ours.external is None:
+            return "grammar", f"it ended in error after {len(tokens)} tokens of its grammar"
+        grammar = request.structured_output_request.grammar
+        fed = [] if grammar is None else grammar.accepted
+        if fed != tokens:
+            return "grammar-state", f"its grammar was fed {fed}, it delivered {tokens}"
+        return None
+
+    def awaited(self) -> bool:
+        step = self.runner.step
+        self.pending = [compiling for compiling in self.pending if compiling.due > step]
+        return bool(self.pending)
+
+
+class Rows(NamedTuple):
+    """A step's bitmask as the runners read it, by request number.
+
+    `masks` has the allowed tokens, as bits, of each token that the request may sample;
+    `acceptable` is how many of its drafts may be accepted at all.
+    """
+
+    masks: dict[int, list[int]]
+    acceptable: dict[int, int]
+
+    def say(self, row: Row) -> Say:
+        """Return how the model speaks in a row's window under the masks."""
+        say, masks = row.state.say, self.masks.get(row.state.number)
+        if masks is None:
+            return say
+        first = row.end - len(row.drafts) - 1
+        return lambda digest, position: first_allowed(
+            masks[position - first], say(digest, position)
+        )
+
+
+NO_ROWS = Rows({}, {})
+
+
+def read_rows(runner: "SimulatedRunner", grammar_output: Any) -> Rows:
+    """Return what vLLM's GrammarOutput allows. Raises BrokenRule if its rows do not fit the step.
+
+    Source: `apply_grammar_bitmask` of the V1 runner, `StructuredOutputsWorker` of the V2 runner;
+    only the latter heeds `num_acceptable_drafts`.
+    """
+    ids = grammar_output.structured_output_request_ids
+    drafts = runner.output.scheduled_spec_decode_tokens
+    counts = [1 + len(drafts.get(req_id, ())) for req_id in ids]
+    words = grammar_output.grammar_bitmask.tolist()
+    if len(words) != sum(counts):
+        checks.fail(runner, "grammar-rows", f"{len(words)} rows for {sum(counts)} tokens")
+    bits = [sum((word & WORD) << 32 * index for index, word in enumerate(row)) for row in words]
+    masks, start = {}, 0
+    for req_id, count in zip(ids, counts, strict=True):
+        masks[int(req_id)] = bits[start : start + count]
+        start += count
+    limits = getattr(grammar_output, "num_acceptable_drafts", None)
+    if limits is None or runner.engine.model_runner == "v1":
+        return Rows(masks, {})
+    return Rows(masks, {int(req_id): limit for req_id, limit in zip(ids, limits, strict=True)})
