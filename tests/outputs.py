@@ -58,5 +58,6 @@ def output(
         num_scheduled_tokens={str(number): tokens for number, tokens in shares.items()},
         total_num_scheduled_tokens=sum(shares.values()),
         scheduled_spec_decode_tokens={str(n): tokens for n, tokens in (drafts or {}).items()},
+        has_structured_output_requests=False,
         new_block_ids_to_zero=zeroed,
     )

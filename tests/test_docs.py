@@ -4,6 +4,7 @@ import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -12,7 +13,14 @@ import pytest
 from schedfuzz.cli.main import cli
 from schedfuzz.corpus import codec
 from schedfuzz.corpus import validate as bounds
-from schedfuzz.corpus.events import Abort, ResetPrefixCache
+from schedfuzz.corpus.events import (
+    Abort,
+    Pause,
+    ResetPrefixCache,
+    Resume,
+    ThrottlePrefills,
+)
+from schedfuzz.corpus.parts import Connector, External, Group, Image, Structured, Turn
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.scenario import SCHEMA_VERSION, Engine, Prompt, Request, Scenario
 
@@ -22,29 +30,43 @@ each_document = pytest.mark.parametrize(
     "document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix()
 )
 
+LANGUAGE = (
+    Scenario, Engine, Request, Prompt, Group, Connector, External, Image, Structured, Turn,
+    Abort, ResetPrefixCache, Pause, Resume, ThrottlePrefills,
+)  # fmt: skip
 BOUNDS = {
     "Scenario": {
         "requests": f"1 … {bounds.MAX_REQUESTS}",
         "events": f"0 … {bounds.MAX_EVENTS}",
         "schema": f"{SCHEMA_VERSION} … {SCHEMA_VERSION}",
     },
-    "Engine": {name: f"{least} … {most}" for name, (least, most) in bounds.ENGINE_BOUNDS.items()}
-    | {"block_size": ", ".join(map(str, bounds.BLOCK_SIZES))},
-    "Request": {
-        "id": f"0 … {bounds.MAX_ID}",
+    "Engine": bounds.ENGINE_BOUNDS | {"block_size": ", ".join(map(str, bounds.BLOCK_SIZES))},
+    "Request": bounds.REQUEST_BOUNDS
+    | {
         "max_tokens": "1 … `max_model_len`",
-        "arrival": f"0 … {bounds.MAX_STEP}",
-        "priority": f"-{bounds.MAX_PRIORITY} … {bounds.MAX_PRIORITY}",
         "accept": f"1 … {bounds.MAX_ACCEPT} entries, each 0 … {bounds.MAX_ACCEPTED}",
+        "proposals": f"0 … {bounds.MAX_PARTS} entries, each 0 … {bounds.MAX_ACCEPTED}",
     },
     "Prompt": {
         "length": "1 … `max_model_len` - 1",
         "family": f"0 … {bounds.MAX_FAMILY}",
         "shared": "0 … `length`",
     },
-    "Abort": {"step": f"0 … {bounds.MAX_STEP}"},
-    "ResetPrefixCache": {"step": f"0 … {bounds.MAX_STEP}"},
+    **bounds.PART_BOUNDS,
 }
+
+
+def bounds_said(struct: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> str:
+    """Return how docs/scenario.md must put a field's bounds."""
+    known: dict[str, Any] = BOUNDS.get(struct.__name__, bounds.EVENT_BOUNDS)
+    bound = known.get(field.name, "")
+    if isinstance(bound, tuple):
+        bound = f"{bound[0]} … {bound[1]}"
+        if field.default == ():
+            bound = f"0 … {bounds.MAX_PARTS} entries, each {bound}"
+    elif field.default == () and not bound:
+        bound = f"0 … {bounds.MAX_PARTS} entries"
+    return str(bound)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -63,15 +85,11 @@ def default(field: msgspec.structs.FieldInfo) -> str:
     return f"`{msgspec.json.encode(field.default).decode()}`"
 
 
-@pytest.mark.parametrize(
-    "struct", [Scenario, Engine, Request, Prompt, Abort, ResetPrefixCache], ids=lambda s: s.__name__
-)
+@pytest.mark.parametrize("struct", LANGUAGE, ids=lambda s: s.__name__)
 def test_every_field_of_the_language_has_its_row(struct: type[msgspec.Struct]) -> None:
     text = section((ROOT / "docs" / "scenario.md").read_text(), struct.__name__)
-    said = [row[:3] for row in rows(text)]
-    limits = BOUNDS[struct.__name__]
-    assert said == [
-        [f"`{field.name}`", default(field), limits.get(field.name, "")]
+    assert [row[:3] for row in rows(text)] == [
+        [f"`{field.name}`", default(field), bounds_said(struct, field)]
         for field in msgspec.structs.fields(struct)
     ]
     assert all(row[3] for row in rows(text))

@@ -17,6 +17,7 @@ from schedfuzz.bench.child import Stopping, in_child
 from schedfuzz.bench.ledger import Ledger
 from schedfuzz.bench.table import Bug, changed_sites
 from schedfuzz.bench.trial import RememberingPair, Trial, Watch, hunt_plan
+from schedfuzz.corpus.errors import InfraError
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.targets import Target
 
@@ -53,18 +54,30 @@ class BugsBench:
         self.stopping = stopping
 
     def run(self) -> None:
-        """Measure what is not in the ledger yet, pair by pair, until done or asked to stop."""
-        pairs = dict.fromkeys((bug.before, bug.after) for bug in self.bugs)
-        for before, after in pairs:
+        """Measure what is not in the ledger yet, pair by pair, until done or asked to stop.
+
+        A pair that the machine cannot run is passed over; raises InfraError for it in the end.
+        """
+        failed: list[str] = []
+        for before, after in dict.fromkeys((bug.before, bug.after) for bug in self.bugs):
             mine = [bug for bug in self.bugs if (bug.before, bug.after) == (before, after)]
-            if not any(True for _ in self._open(mine)) or self.stopping():
-                continue
-            self.say(f"{before} {after}: starting")
-            with RememberingPair(Target(before), Target(after), self.home, self.say) as pair:
-                for seed, bugs in self._open(mine):
-                    if self.stopping():
-                        return
-                    self._round(pair, bugs, seed)
+            try:
+                self._pair(before, after, mine)
+            except InfraError as error:
+                failed.append(f"{before} {after}: {error}")
+                self.say(failed[-1])
+        if failed:
+            raise InfraError("; ".join(failed))
+
+    def _pair(self, before: str, after: str, mine: Sequence[Bug]) -> None:
+        if self.stopping() or not list(self._open(mine)):
+            return
+        self.say(f"{before} {after}: starting")
+        with RememberingPair(Target(before), Target(after), self.home, self.say) as pair:
+            for seed, bugs in self._open(mine):
+                if self.stopping():
+                    return
+                self._round(pair, bugs, seed)
 
     def _open(self, bugs: Sequence[Bug]) -> Iterator[tuple[int, list[Bug]]]:
         """Yield each seed with the bugs that still want a result of it."""

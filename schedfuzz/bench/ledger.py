@@ -38,7 +38,8 @@ class Ledger:
 
         The file is written at once: better to learn now that it cannot be.
         """
-        self.file = _File(bench, plan, {})
+        # As it will be read back: JSON has no tuples.
+        self.file = _File(bench, msgspec.json.decode(msgspec.json.encode(plan)), {})
         self.path = path
         self._save = save
         if path is not None and path.exists() and path.stat().st_size:

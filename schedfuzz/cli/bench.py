@@ -83,14 +83,17 @@ def bugs(
     wanted = chosen(whole := load_table(table or default_table()), only)
     home, budget = Home.locate(), Budget(seconds, runs)
     ledger = _ledger("bugs", ledger_plan(whole, budget), json_file)
-    with stop_on_signals() as stop:
-        BugsBench(wanted, seeds, budget, ledger, home, say, lambda: stop.made).run()
-    return _report_bugs(wanted, ledger, seconds, plot, stop.made)
+    try:
+        with stop_on_signals() as stop:
+            BugsBench(wanted, seeds, budget, ledger, home, say, lambda: stop.made).run()
+    finally:
+        _report_bugs(wanted, ledger, seconds, plot)
+    return EXIT_INTERRUPTED if stop.made else 0
 
 
 def _report_bugs(
-    wanted: Sequence[Bug], ledger: Ledger, seconds: float, plot: Path | None, stopped: bool
-) -> int:
+    wanted: Sequence[Bug], ledger: Ledger, seconds: float, plot: Path | None
+) -> None:  # fmt: skip
     summary = figures.bugs_summary(wanted, ledger)
     ledger.write(summary)
     print_bugs(summary)
@@ -99,7 +102,6 @@ def _report_bugs(
         curves = figures.curves(result for result in ledger if result["bug"] in hunted)
         title = f"known bugs found over time, of {summary['bugs']}"
         write_file(plot, step_plot(title, curves, seconds, summary["bugs"]))
-    return EXIT_INTERRUPTED if stopped else 0
 
 
 @bench.command()

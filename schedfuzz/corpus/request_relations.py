@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from schedfuzz.corpus.parts import External, Image, Turn
+from schedfuzz.corpus.relations import extra_slots, has_group
 from schedfuzz.corpus.scenario import Engine, Request
 
 
@@ -46,7 +47,7 @@ def most_image(engine: Engine) -> int:
     most = min(engine.encoder_cache_size, engine.max_num_encoder_input_tokens)
     if engine.disable_chunked_mm_input:
         shares = (
-            engine.max_num_batched_tokens,
+            engine.max_num_batched_tokens - extra_slots(engine),
             engine.max_num_scheduled_tokens,
             engine.long_prefill_token_threshold,
         )
@@ -93,13 +94,15 @@ def fitting_turns(request: Request) -> tuple[Turn, ...]:
 def fitting_external(engine: Engine, request: Request) -> External | None:
     """Return the script with what its prompt, the engine and the connector's role allow.
 
-    A sync load leaves a token to compute. Failed blocks are named by their ids, which only one KV
+    A sync load leaves a token to compute, and so does one with a recurrent state, which cannot be
+    taken back by a token. Failed blocks are named by their ids, which only one KV
     group makes clear; after a sync load vLLM takes them back in sync steps of the V1 runner alone.
     """
     script = request.external
     if script is None or engine.connector is None:
         return script
-    most = request.prompt.length - (not script.load_async)
+    whole = script.load_async and not has_group(engine, "mamba")
+    most = request.prompt.length - (not whole)
     role, is_async = engine.connector.role, script.load_async
     taken_back = is_async or not (engine.async_scheduling or engine.model_runner == "v2")
     return replace(
@@ -157,6 +160,19 @@ REQUEST_RELATIONS: tuple[RequestRelation, ...] = (
         lambda e, r: e.model == "diffusion" or r.denoise == 1, lambda e, r: {"denoise": 1},
     ),
     RequestRelation(
+        "canvas", "is at most the engine's canvas_length",
+        lambda e, r: r.canvas <= e.canvas_length, lambda e, r: {"canvas": e.canvas_length},
+    ),
+    RequestRelation(
+        "max_steps", "only a diffusion model denoises",
+        lambda e, r: e.model == "diffusion" or r.max_steps == 0, lambda e, r: {"max_steps": 0},
+    ),
+    RequestRelation(
+        "read_only", "needs a canvas of its own, at least as wide as max_tokens",
+        lambda e, r: not r.read_only or 1 <= r.max_tokens <= r.canvas,
+        lambda e, r: {"read_only": False},
+    ),
+    RequestRelation(
         "lora", "needs max_loras",
         lambda e, r: e.max_loras > 0 or r.lora == 0, lambda e, r: {"lora": 0},
     ),
@@ -171,9 +187,10 @@ REQUEST_RELATIONS: tuple[RequestRelation, ...] = (
         lambda e, r: _scripted(e) or r.external is None, lambda e, r: {"external": None},
     ),
     RequestRelation(
-        "external", "holds at most the prompt (a sync load one token less), nothing for a "
-        "kv_producer; a kv_consumer sends nothing; only an async load takes steps or fails as a "
-        "whole; failed_blocks need one KV group, and after a sync load v1 without async_scheduling",
+        "external", "holds at most the prompt (one token less when loaded sync or with a mamba "
+        "group), nothing for a kv_producer; a kv_consumer sends nothing; only an async load takes "
+        "steps or fails as a whole; failed_blocks need one KV group, and after a sync load v1 "
+        "without async_scheduling",
         lambda e, r: fitting_external(e, r) == r.external,
         lambda e, r: {"external": fitting_external(e, r)},
     ),

@@ -68,6 +68,10 @@ RULES: dict[str, tuple[Kind, str]] = {
         "a block copy goes from a written block to a real one, which no other copy goes to",
     ),
     "common-prefix": ("contract", "the blocks reported as common are those of every request"),
+    "canvas": (
+        "contract",
+        "after its prompt a diffusion request is scheduled for exactly one canvas, never before",
+    ),
     "grammar-rows": (
         "contract",
         "a grammar bitmask has one row for each token that its requests may sample",

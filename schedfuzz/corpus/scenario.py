@@ -82,7 +82,9 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     drafter's first `accept[p % len(accept)]` drafts are right and the next one is wrong. Tied to
     the position, it does not depend on the schedule. `proposals`, tied to it likewise, is how many
     drafts the drafter proposes (empty: the full width). `stop_at` is the index of the output token
-    from which on the model says its stop token; `denoise` the denoising steps of each canvas.
+    from which on the model says its stop token; `denoise` the denoising steps of each canvas,
+    whose width the request may lower (`canvas`) and whose steps it may cap (`max_steps`);
+    `read_only` asks for the first canvas as it converged, without the step that commits it.
     `turns` continue the request as a streaming session, the last one closes it; `min_tokens`
     counts for the first turn only.
     """
@@ -97,6 +99,9 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     min_tokens: int = 0
     stop_at: int | None = None
     denoise: int = 1
+    canvas: int = 0
+    max_steps: int = 0
+    read_only: bool = False
     lora: int = 0
     logprobs: bool = False
     prompt_logprobs: bool = False

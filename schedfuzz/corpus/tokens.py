@@ -165,10 +165,14 @@ def spoken(say: Say, contents: list[int], count: int, seed: int = SEED) -> list[
     """Return the `count` tokens that follow `contents`, as any schedule must produce them."""
     digests: list[int] = []
     extend_digests(digests, contents, seed)
-    digest = digests[-1]
+    return spoken_on(say, digests[-1], len(contents) - 1, count)
+
+
+def spoken_on(say: Say, digest: int, position: int, count: int) -> list[int]:
+    """Return the `count` tokens that follow `position`, whose prefix has `digest`."""
     out: list[int] = []
-    for position in range(len(contents) - 1, len(contents) - 1 + count):
-        out.append(say(digest, position))
+    for at in range(position, position + count):
+        out.append(say(digest, at))
         digest = mix(digest, out[-1])
     return out
 

@@ -56,6 +56,8 @@ REQUEST_BOUNDS: Bounds = {
     "min_tokens": (0, MAX_LEN),
     "stop_at": (0, MAX_LEN),
     "denoise": (1, 8),
+    "canvas": (0, 32),
+    "max_steps": (0, 8),
     "lora": (0, 8),
 }
 PART_BOUNDS: dict[str, Bounds] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from schedfuzz.corpus.events import Event
-from schedfuzz.corpus.relations import blocks_for, least_token_budget
+from schedfuzz.corpus.relations import least_blocks, least_token_budget
 from schedfuzz.corpus.scenario import Engine, Request
 
 Fragment = tuple[list[Request], list[Event]]
@@ -21,8 +21,8 @@ BOUNDARIES_EACH_END = 4
 
 
 def window(engine: Engine) -> int:
-    """Return the tokens of a decode step that verifies a full draft: 1 + K."""
-    return 1 + engine.num_speculative_tokens
+    """Return the tokens of a decode step that verifies a full draft: 1 + K, or a canvas."""
+    return engine.canvas_length or 1 + engine.num_speculative_tokens
 
 
 def length_edges(engine: Engine) -> list[int]:
@@ -37,6 +37,10 @@ def length_edges(engine: Engine) -> list[int]:
     budget, usable = engine.max_num_batched_tokens, (engine.num_blocks - 1) * size
     edges.update((budget, budget - width, engine.long_prefill_token_threshold))
     edges.update((usable, usable // 2 // size * size, usable - size))
+    edges.update(group.window for group in engine.groups)
+    if engine.prefix_match_unit:
+        unit = engine.prefix_match_unit
+        edges.update((unit, size + unit, (limit - width) // unit * unit))
     return sorted(edge for edge in edges if 1 <= edge <= limit)
 
 
@@ -59,7 +63,7 @@ def pool_edges(engine: Engine) -> list[int]:
     The null block takes one; the pool without it, which fits the longest request only on paper,
     is within reach of `near`.
     """
-    fit = blocks_for(engine.max_model_len, engine.block_size)
+    fit = least_blocks(engine)
     half, all_seats = fit + fit // 2 + 1, engine.max_num_seqs * fit + 1
     return sorted({fit + 1, fit + 2, half, 2 * fit, 2 * fit + 1, all_seats})
 

@@ -7,18 +7,33 @@ from schedfuzz.corpus.events import Event
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.fuzzer.dimensions.clients import CLIENTS
 from schedfuzz.fuzzer.dimensions.connector import KV_CONNECTOR
+from schedfuzz.fuzzer.dimensions.diffusion import DIFFUSION
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
+from schedfuzz.fuzzer.dimensions.drafters import DRAFTERS
 from schedfuzz.fuzzer.dimensions.encoders import EC_CONNECTOR, ENCODER_DECODER
+from schedfuzz.fuzzer.dimensions.groups import KV_GROUPS
 from schedfuzz.fuzzer.dimensions.images import IMAGES
 from schedfuzz.fuzzer.dimensions.lora import LORA
 from schedfuzz.fuzzer.dimensions.options import OPTIONS, V2_RUNNER
+from schedfuzz.fuzzer.dimensions.rivals import RIVALS
 from schedfuzz.fuzzer.dimensions.structured import STRUCTURED
 from schedfuzz.fuzzer.edges import Motif
 
 DIMENSIONS: tuple[Dimension, ...] = (
-    *OPTIONS, V2_RUNNER, KV_CONNECTOR, STRUCTURED, *CLIENTS,
-    IMAGES, EC_CONNECTOR, ENCODER_DECODER, LORA,
-)  # fmt: skip
+    *OPTIONS,
+    V2_RUNNER,
+    *DRAFTERS,
+    RIVALS,
+    KV_GROUPS,
+    KV_CONNECTOR,
+    STRUCTURED,
+    *CLIENTS,
+    IMAGES,
+    EC_CONNECTOR,
+    ENCODER_DECODER,
+    LORA,
+    DIFFUSION,
+)
 
 
 def active(

@@ -8,7 +8,7 @@ from schedfuzz.corpus.events import Abort, Event, Pause, ResetPrefixCache, Resum
 from schedfuzz.corpus.parts import Turn
 from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
-from schedfuzz.fuzzer.dimensions.sessions import talk
+from schedfuzz.fuzzer.dimensions.sessions import fitted, talk
 from schedfuzz.fuzzer.edges import Fragment, Motif, window
 from schedfuzz.fuzzer.motifs import random_accept, random_request
 from schedfuzz.fuzzer.repair import clamp
@@ -39,7 +39,7 @@ def stopped_early(rng: Random, engine: Engine, number: int, step: int) -> Fragme
         )
         for index in range(rng.randint(1, 3))
     ]
-    requests = [replace(request, turns=tuple(turns))]
+    requests = [fitted(rng, engine, replace(request, turns=tuple(turns)))]
     if rng.random() < 0.5:
         requests.append(random_request(rng, engine, number + 1, step + rng.randint(0, 4)))
     return requests, []
@@ -61,7 +61,7 @@ def crowd(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
         prompt = Prompt(length, 20 + index)
         arrival = step + rng.randint(0, 1)
         request = Request(number + index, prompt, outputs, arrival, turns=(turn,))
-        requests.append(request)
+        requests.append(fitted(rng, engine, request))
     return requests, []
 
 
@@ -76,11 +76,17 @@ def twins(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     for index in range(rng.randint(2, 4)):
         own = outputs + rng.choice((0, 0, 1, 2, size))
         own = clamp(own, 1, max(1, limit - length))
-        twin = Request(number + index, prompt, own, step + rng.randint(0, 6) * index)
+        twin = Request(
+            number + index,
+            prompt,
+            own,
+            step + rng.randint(0, 6) * index,
+            accept=random_accept(rng, engine),
+        )
         if index == 0 or rng.random() < 0.5:
             twin = talk(rng, engine, twin, rng.randint(1, 2), 0.5)
-            twin = replace(twin, max_tokens=own)
-        requests.append(replace(twin, accept=random_accept(rng, engine)))
+            twin = fitted(rng, engine, replace(twin, max_tokens=own))
+        requests.append(twin)
     events: list[Event] = []
     if rng.random() < 0.2:
         events.append(ResetPrefixCache(step + rng.randint(2, 12), rng.random() < 0.7))
@@ -99,7 +105,7 @@ def to_the_limit(rng: Random, engine: Engine, number: int, step: int) -> Fragmen
     turns = [Turn(moment, length, outputs)]
     if rng.random() < 0.1:
         turns.append(Turn(moment + rng.randint(1, outputs + 3), rng.randint(1, 3), 2))
-    return [replace(request, turns=tuple(turns))], []
+    return [fitted(rng, engine, replace(request, turns=tuple(turns)))], []
 
 
 def parked(rng: Random, engine: Engine, number: int, step: int) -> Fragment:

@@ -83,9 +83,7 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
             return tokens
         return 0 if script["once"] else tokens // self._block_size * self._block_size
 
-    def update_state_after_alloc(
-        self, request: Any, blocks: Any, num_external_tokens: int
-    ) -> None:
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if not num_external_tokens:
             return
         memory = self._memories[request.request_id]
@@ -93,9 +91,7 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         end = memory.start + num_external_tokens
         is_async = request.kv_transfer_params["load_async"]
         first = not memory.loads
-        self._loads.append(
-            Load(request.request_id, tables, memory.start, end, is_async, first)
-        )
+        self._loads.append(Load(request.request_id, tables, memory.start, end, is_async, first))
         memory.loads += 1
 
     def build_connector_meta(self, scheduler_output: Any) -> Orders:
@@ -109,17 +105,12 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
         return self.request_finished_all_groups(request, (block_ids,))
 
-    def request_finished_all_groups(
-        self, request: Any, block_ids: Tables
-    ) -> tuple[bool, None]:
+    def request_finished_all_groups(self, request: Any, block_ids: Tables) -> tuple[bool, None]:
         script = request.kv_transfer_params or {}
-        natural = request.status.name in NATURAL_ENDS
-        kept = natural and script.get("send_steps", 0) > 0
+        kept = request.status.name in NATURAL_ENDS and script.get("send_steps", 0) > 0
         tables = tuple(list(table) for table in block_ids)
         computed, tokens = request.num_computed_tokens, request.num_tokens
-        self._handoffs.append(
-            Handoff(request.request_id, tables, computed, tokens, natural, kept)
-        )
+        self._handoffs.append(Handoff(request.request_id, tables, computed, tokens, kept))
         self._memories.pop(request.request_id, None)
         return kept, None
 

@@ -80,8 +80,10 @@ class Drive:
         except BrokenRule as broken:
             self.violations.append(broken.violation)
             self._record(0, [])
-        except MemoryError:
-            raise  # the machine's fault, or this process's limit: never a finding
+        except (MemoryError, Rejected, Unsupported):
+            # Not the engine's doing: the machine's fault or this process's limit, or a request
+            # that this release does not take.
+            raise
         except (Exception, Hang) as error:  # whatever vLLM raises is the finding
             self.violations.append(died(error, self.runner.step))
             self._record(0, [])
@@ -256,6 +258,9 @@ class Drive:
 
     def _check_end(self) -> list[Violation]:
         step = self.runner.step
+        left = list(self.scheduler.requests) or self._waiting() or len(self.scheduler.running)
+        if left:
+            return [violation("requests-left", f"{left} left in the scheduler", step)]
         expected = expected_outputs(self.scenario)
         for number, tokens in self.tokens.items():
             want = expected[number] if self._whole(number) else expected[number][: len(tokens)]
@@ -264,9 +269,6 @@ class Drive:
                           min(len(tokens), len(want)))  # fmt: skip
                 detail = f"its output differs from its own continuation at token {at}"
                 return [violation("output", detail, step, number)]
-        left = list(self.scheduler.requests) or self._waiting() or len(self.scheduler.running)
-        if left:
-            return [violation("requests-left", f"{left} left in the scheduler", step)]
         missing = self.all_blocks - free_blocks(self.scheduler)
         if missing:
             return [violation("blocks-left", f"{missing} blocks are not free at the end", step)]

@@ -7,6 +7,7 @@ are judged for which none can hold: plain requests, with budget left, while a la
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from schedfuzz.corpus.events import ThrottlePrefills
 from schedfuzz.corpus.relations import extra_slots
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
@@ -30,6 +31,7 @@ class Fairness:
         self.scheduler = scheduler
         self.requests = {str(request.id): request for request in scenario.requests}
         self.watched = _plain_engine(scenario.engine)
+        self.throttled = any(isinstance(event, ThrottlePrefills) for event in scenario.events)
         self.seen = _Seen([], [])
 
     def before_step(self) -> None:
@@ -59,18 +61,34 @@ class Fairness:
             return False  # its last token may be in flight
         if request.num_computed_tokens + 1 >= self.engine.max_model_len - 1:
             return False
+        if self.throttled and getattr(request, "is_prefill_chunk", True):
+            return False
+        if self.requests[request.request_id].structured is not None:
+            return False
         return bool(request.num_tokens_with_spec + placeholders > request.num_computed_tokens)
 
     def _skipped(self, step: int, shares: dict[str, int], gone: set[str]) -> Violation | None:
+        """Find a running request that got nothing although the scheduler went past it.
+
+        It stops on its way only where the budget ends or where a request preempted itself, and
+        such a one stands behind all that were served.
+        """
         running = self.seen.running
         last = max((i for i, (name, _) in enumerate(running) if name in shares), default=-1)
-        for name, could in running[: max(last, 0)]:
+        stopped = any(name in gone for name, _ in running[last + 1 :]) or self._left(shares) < 1
+        for name, could in running[: last + 1] if stopped else running:
             alive = name in self.scheduler.requests and name not in gone
             if could and alive and name not in shares:
-                later = running[last][0]
-                detail = f"it gets nothing, request {later} behind it {shares[later]} tokens"
+                detail = f"it gets nothing with {self._left(shares)} tokens of budget left"
                 return violation("running-skipped", detail, step, int(name), "running")
         return None
+
+    def _left(self, shares: dict[str, int]) -> int:
+        """Return the tokens of budget left; none while the scheduler is paused."""
+        if not shares:
+            return 0
+        budget = min(self.engine.max_num_batched_tokens, self.scheduler.max_num_scheduled_tokens)
+        return int(budget) - sum(shares.values())
 
     # -- the queue -------------------------------------------------------------------------------
 

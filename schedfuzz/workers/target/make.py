@@ -3,6 +3,7 @@
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.tokens import turn_views
 from schedfuzz.workers.target.connector_part import ConnectorPart
+from schedfuzz.workers.target.diffusion import DiffusionRunner
 from schedfuzz.workers.target.encoder import CrossEncoder, Encoder
 from schedfuzz.workers.target.lora import Adapters
 from schedfuzz.workers.target.logprobs import Logprobs, PromptLogprobs
@@ -17,6 +18,8 @@ from schedfuzz.workers.target.structured import Structured
 def make_runner(scenario: Scenario) -> SimulatedRunner:
     """Return the simulated runner for a scenario, with all its parts."""
     generation = V2Runner if scenario.engine.model_runner == "v2" else V1Runner
+    if scenario.engine.model == "diffusion":
+        generation = DiffusionRunner
     runner = generation(scenario.engine)
     runner.requests = {str(request.id): request for request in scenario.requests}
     runner.sessions = Sessions(runner.requests, scenario.engine.max_model_len)

@@ -28,6 +28,7 @@ class Progress:
         self.passed: tuple[str, int] = ("", 0)
         self.seen: dict[tuple[Any, ...], int] = {}
         self.livelock_bound = livelock_bound(scenario)
+        self.cycles = CYCLE_PATIENCE + denoising(scenario)  # it does not show in the counts
         self.traits = {request.id: _traits(request) for request in scenario.requests}
         self.draft_slots = draft_slots(scheduler)
         # Stale output of a preempted request drains within the pipeline depth.
@@ -71,7 +72,7 @@ class Progress:
             return False
         if head.status.name.startswith("WAITING_FOR_"):
             return False
-        width = 1 + engine.num_speculative_tokens
+        width = 1 + max(engine.num_speculative_tokens, engine.canvas_length)
         tokens = width if engine.chunked_prefill else head.num_tokens + width
         if has_group(engine, "mamba"):
             tokens += engine.block_size  # a prefill chunk goes on to a block boundary or not at all
@@ -105,7 +106,8 @@ class Progress:
         elif tokens or not waiting_for_events:
             self.steps_without_output += 1
         self.idle_steps = 0 if tokens or delivered or waiting_for_events else self.idle_steps + 1
-        if self.idle_steps >= DEADLOCK_PATIENCE:
+        # Empty batches take the pipeline's depth to drain.
+        if self.idle_steps >= DEADLOCK_PATIENCE * self.engine.pipeline_parallel_size:
             return self._stuck("deadlock", f"nothing scheduled for {self.idle_steps} steps", step)
         if self._going_round() or self.steps_without_output > self.livelock_bound:
             detail = f"no output for {self.steps_without_output} steps of work"
@@ -122,7 +124,7 @@ class Progress:
             for req_id, request in getattr(self.scheduler, "requests", {}).items()
         )
         count = self.seen[state] = self.seen.get(state, 0) + 1
-        return bool(state) and count > CYCLE_PATIENCE
+        return bool(state) and count > self.cycles
 
     def _stuck(self, rule: str, detail: str, step: int) -> Violation:
         """Blame the request that is served next: the queue's head, else a running one."""
@@ -158,10 +160,19 @@ def livelock_bound(scenario: Scenario) -> int:
         chunk = min(chunk, limit or chunk)
     lengths = (
         min(request.prompt.length + request.max_tokens, engine.max_model_len)
+        + sum(turn.length + turn.max_tokens for turn in request.turns)
         for request in scenario.requests
     )
     resets = sum(isinstance(event, ResetPrefixCache) for event in scenario.events)
-    return 16 + 2 * (1 + resets) * sum(-(-length // chunk) + 1 for length in lengths)
+    steps = sum(-(-length // chunk) + 1 for length in lengths) + denoising(scenario)
+    return 16 + 2 * (1 + resets) * steps
+
+
+def denoising(scenario: Scenario) -> int:
+    """Return the steps in which every request denoises one canvas, one at a time."""
+    if scenario.engine.model != "diffusion":
+        return 0
+    return sum(request.denoise for request in scenario.requests)
 
 
 def draft_slots(scheduler: Any) -> int:

@@ -68,7 +68,8 @@ class SimulatedRunner:
         self.grammar_rows = NO_ROWS if grammar_output is None else read_rows(self, grammar_output)
         tokens = [self._sample(row) for row in self.rows]
         self._draft(self.rows, self.output)
-        self.proposed = self.proposals() if self.engine.num_speculative_tokens else None
+        drafts = self.engine.num_speculative_tokens or self.engine.canvas_length
+        self.proposed = self.proposals() if drafts else None
         samples = dict(zip(self.batch_order, tokens, strict=True))
         self.fields = {}
         for part in self.parts:

@@ -88,11 +88,15 @@ class V1Runner(SimulatedRunner):
         return state.computed + tokens >= counted
 
     def _inputs(self, state: State, scheduled: list[int]) -> list[int]:
+        """Return them, or the last proposal; a placeholder stays one, and is always rejected.
+
+        Source: the drafts to verify are gathered before `_preprocess` clamps the input's -1.
+        """
         if self.engine.async_scheduling and scheduled:
             # The scheduler only sends placeholders; the runner uses its own last proposal.
             own = state.next_drafts[: len(scheduled)]
-            return own + [0] * (len(scheduled) - len(own))
-        return [max(token, 0) for token in scheduled]
+            return own + [-1] * (len(scheduled) - len(own))
+        return scheduled
 
     def _sampled(self, row: Row, tokens: list[int]) -> None:
         state = row.state

@@ -7,6 +7,7 @@ from schedfuzz.workers.target.seam import Seam
 from schedfuzz.workers.target.seam_asks import ASK_SEAMS
 from schedfuzz.workers.target.seam_connector import CONNECTOR_SEAMS
 from schedfuzz.workers.target.seam_core import CORE_SEAMS
+from schedfuzz.workers.target.seam_diffusion import DIFFUSION_SEAMS
 from schedfuzz.workers.target.seam_encoder import ENCODER_SEAMS
 from schedfuzz.workers.target.seam_groups import GROUP_SEAMS
 from schedfuzz.workers.target.seam_lora import LORA_SEAMS
@@ -24,6 +25,7 @@ SEAMS: tuple[Seam, ...] = (
     *GROUP_SEAMS,
     *CONNECTOR_SEAMS,
     *STRUCTURED_SEAMS,
+    *DIFFUSION_SEAMS,
     *ASK_SEAMS,
     *POOLING_SEAMS,
     *ENCODER_SEAMS,
