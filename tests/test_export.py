@@ -22,6 +22,7 @@ from fabricated import FIRST, OTHER, SECOND, step, trace
 from msgspec.structs import replace
 
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.events import Pause
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Scheduled, Trace, Verdict, Violation
@@ -252,3 +253,24 @@ def test_what_has_no_pytest_form_is_refused_with_a_cure(name: str) -> None:
 
 def test_every_check_is_a_contract_rule() -> None:
     assert {RULES[rule][0] for rule in CHECKS} == {"contract"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "event", "named"),
+    [
+        ({"model_runner": "v2", "spec_method": "eagle"}, None, "model_runner"),
+        ({"watermark_percent": 5}, None, "watermark_percent"),
+        ({}, Pause(2), "the event pause"),
+    ],
+)
+def test_what_a_file_cannot_express_is_named(
+    engine: dict[str, object], event: Pause | None, named: str
+) -> None:
+    scenario, before, after = FINDINGS[next(iter(FINDINGS))]
+    wider = replace(
+        scenario,
+        engine=replace(scenario.engine, **engine),
+        events=(*scenario.events, event) if event else scenario.events,
+    )
+    with pytest.raises(InputError, match=f"a finding with {named} has no pytest form yet"):
+        case(wider, before, after)

@@ -283,7 +283,14 @@ CASES = [
          "position 0 of its context holds nothing"),
 ]  # fmt: skip
 # Judged by the driver at the end of a run, from what reached the clients (test_target.py).
-NOT_THE_RUNNERS = {"output"}
+# What a client got is for the driver to judge: test_clients.
+# What only an encoder or adapters bring: test_encoder, test_lora.
+NOT_THE_RUNNERS = {
+    "encoder-budget", "encoder-cache", "encoder-missing", "encoder-slots", "encoder-held",
+    "lora-limit",
+    "output", "session-prompt", "turn-length", "finish-reason", "logprobs", "prompt-logprobs",
+    "pooled",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rules[-1]} {case.detail}")

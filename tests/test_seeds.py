@@ -36,12 +36,18 @@ SHOWS: dict[str, Callable[[Trace], bool]] = {
     "abort_in_flight": lambda trace: "abort 0 in flight" in happened(trace),
     "async_speculation": partly_accepted,
     "chunked_prefill": lambda trace: any(not share.sampled for share in shares(trace)),
+    "ec_connector": lambda trace: bool(trace.steps[1].waiting) and not trace.steps[1].scheduled,
+    "encoder_decoder": lambda trace: all(x.start == 0 for x in shares(trace) if x.path == "new"),
+    "images": lambda trace: (0, 0, 20) in [(x.request, x.start, x.tokens) for x in shares(trace)],
+    "lora": lambda trace: [x.request for x in shares(trace) if x.path == "new"] == [0, 2, 3, 1],
     "prefix_sharing": lambda trace: any(x.path == "new" and x.start for x in shares(trace)),
     "priority_preemption": preempted,
     "reset_under_load": lambda trace: "reset preempting" in happened(trace) and preempted(trace),
     "seats_saturated": lambda trace: any(step.waiting for step in trace.steps),
     "speculation_under_pressure": lambda trace: preempted(trace) and partly_accepted(trace),
 }
+# What every release breaks with a story of this kind: vLLM issue #55733.
+KNOWN = {"encoder_decoder": "encoder-slots"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -60,6 +66,9 @@ def test_seeds_are_clean_and_show_what_they_are_named_for(environment_028, envir
     with start_pair(parse_target("0.28.0"), parse_target("0.29.0")) as pair:
         for name, scenario in seeds.items():
             before, after = pair.run(scenario)
-            assert judge(before, after) == CLEAN, name
             assert SHOWS[name](before), name
+            if name in KNOWN:
+                assert [v.rule for t in (before, after) for v in t.violations] == [KNOWN[name]] * 2
+                continue
+            assert judge(before, after) == CLEAN, name
             assert before.outcome == "finished"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from schedfuzz.cli.source import typed_name
 from schedfuzz.cli.targets import targets
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.workers.environment import environment
@@ -77,6 +78,58 @@ def test_a_bad_transform_says_why(
     Path("broken.py").write_text("def drop(:\n")
     with pytest.raises(InputError, match=said) as caught:
         parse_target(f"0.28.0+{rest}")
+    assert "\n" not in str(caught.value)
+
+
+CLASSES = "class Mine:\n    pass\n\nclass Other(Mine):\n    pass\n"
+
+
+@pytest.fixture
+def scheduler_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with two classes, below the current directory."""
+    path = tmp_path / "pkg" / "sched.py"
+    path.parent.mkdir()
+    path.write_text(CLASSES)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def test_a_scheduler_class_is_found_below_the_current_directory(scheduler_module: Path) -> None:
+    target = parse_target("0.32.0@pkg.sched:Mine")
+    assert target.scheduler == (scheduler_module.parents[1], "pkg.sched:Mine")
+    assert parse_target(target.spelling) == target
+    assert target.name.startswith("0.32.0@pkg.sched:Mine@")
+    assert typed_name(target.name) == target.spelling
+    scheduler_module.write_text(CLASSES + "# edited\n")
+    assert parse_target(target.spelling).name != target.name
+
+
+def test_a_scheduler_class_is_found_on_the_python_path(
+    scheduler_module: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    root = scheduler_module.parents[1]
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    assert parse_target("0.32.0@pkg.sched:Mine").scheduler == (root, "pkg.sched:Mine")
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("", "is not module:Class"),
+        ("pkg.sched", "is not module:Class"),
+        ("pkg.sched:not a name", "is not module:Class"),
+        ("pkg/sched.py:Mine", "is not module:Class"),
+        ("pkg.missing:Mine", "no module 'pkg.missing' in the current directory"),
+        ("pkg.sched:Yours", "defines no class 'Yours'; it has: Mine, Other"),
+    ],
+)
+def test_a_bad_scheduler_class_says_why(rest: str, said: str, scheduler_module: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_target(f"0.32.0@{rest}")
+    assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -17,7 +17,7 @@ from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.scenario import Request, Scenario
 from schedfuzz.corpus.trace import Trace, Verdict, Violation
-from schedfuzz.fuzzer.retell import accepted_drafts, retell
+from schedfuzz.fuzzer.retell import accepted_drafts, beyond_the_template, retell
 
 WIDTH = 88
 
@@ -86,6 +86,12 @@ def build_case(
     if not bad.violations:
         raise InputError(
             f"a {verdict.kind or verdict.verdict} finding has no pytest form yet; "
+            "share its scenario (`schedfuzz show` with --json)"
+        )
+    untold = beyond_the_template(scenario)
+    if untold:
+        raise InputError(
+            f"a finding with {untold} has no pytest form yet; "
             "share its scenario (`schedfuzz show` with --json)"
         )
     violation = bad.violations[0]

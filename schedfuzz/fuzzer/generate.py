@@ -11,11 +11,13 @@ from schedfuzz.corpus.events import Event
 from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
 from schedfuzz.fuzzer.dimensions import active, choose, dress, motifs
-from schedfuzz.fuzzer.edges import budget_edges, near, pool_edges
+from schedfuzz.fuzzer.dimensions.dimension import Dimension, undressed, untold
+from schedfuzz.fuzzer.edges import Fragment, Motif, budget_edges, near, pool_edges
 from schedfuzz.fuzzer.motifs import MOTIFS, random_request
 from schedfuzz.fuzzer.repair import repair, repair_engine
 
 MANY_REQUESTS = 8
+OWN_SHARE = 0.65  # of the motifs, that are those of the dimensions that are on
 # How many dimensions a fresh scenario has on: every pair of them meets now and then.
 DIMENSIONS_ON = (0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3)
 
@@ -28,15 +30,11 @@ def generate(rng: Random) -> Scenario:
         engine = repair_engine(dimension.shape(rng, engine))
     on = active(engine)
     on += [dimension for dimension in chosen if dimension not in on]
-    stories = [*MOTIFS, *(3 * motifs(on))]
     requests: list[Request] = []
     events: list[Event] = []
     step = 0
-    for _ in range(rng.choice((1, 1, 2, 2, 3))):
-        if rng.random() < 0.75:
-            more, happenings = rng.choice(stories)(rng, engine, len(requests), step)
-        else:
-            more, happenings = [random_request(rng, engine, len(requests), step)], []
+    for story in _plot(rng, chosen, motifs(on)):
+        more, happenings = story(rng, engine, len(requests), step)
         if requests and len(requests) + len(more) > MANY_REQUESTS:
             break
         requests += more
@@ -45,6 +43,26 @@ def generate(rng: Random) -> Scenario:
         step += rng.choice((0, 0, 1, 2, 3, 5, 8, 13, 25))
     dressed = tuple(dress(rng, on, engine, request) for request in requests)
     return repair(Scenario(engine, dressed, tuple(events)))
+
+
+def _plot(rng: Random, chosen: list[Dimension], own: list[Motif]) -> list[Motif]:
+    """Return the stories to tell, one of each chosen dimension that only a story shows."""
+    plot = [
+        rng.choice(dimension.motifs)
+        for dimension in chosen
+        if dimension.told is not untold and dimension.dress is undressed
+    ]
+    for _ in range(max(0, rng.choice((1, 1, 2, 2, 3)) - len(plot))):
+        if rng.random() >= 0.75:
+            plot.append(_stranger)
+        else:
+            plot.append(rng.choice(own if own and rng.random() < OWN_SHARE else MOTIFS))
+    rng.shuffle(plot)
+    return plot
+
+
+def _stranger(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
+    return [random_request(rng, engine, number, step)], []
 
 
 def random_engine(rng: Random) -> Engine:

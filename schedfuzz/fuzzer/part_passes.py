@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields, replace
 
+from schedfuzz.corpus.events import ThrottlePrefills
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.fuzzer.passes import Less, Pass, Search, descend
 
@@ -116,9 +117,8 @@ def _all(best: Scenario) -> Iterator[tuple[Path, Any]]:
         yield from _nodes(request, ("requests", index))
     yield from _nodes(best.engine, ("engine",))
     for index, event in enumerate(best.events):
-        for name in ("steps",):
-            if hasattr(event, name):
-                yield ("events", index, name), getattr(event, name)
+        if isinstance(event, ThrottlePrefills):
+            yield ("events", index, "steps"), event.steps
 
 
 def _tuples(best: Scenario) -> Iterator[tuple[Path, tuple[Any, ...]]]:

@@ -3,6 +3,8 @@
 What a trace says in words and in figures that do not depend on our token function.
 """
 
+import msgspec
+
 from schedfuzz.corpus.events import (
     Abort,
     Event,
@@ -35,6 +37,30 @@ def accepted_drafts(scenario: Scenario, trace: Trace) -> dict[str, dict[int, int
                 per[known[share.request] - 1] = share.sampled - 1
             known[share.request] += share.sampled
     return found
+
+
+# What the pytest template can express; any other field must be at its default.
+TOLD_ENGINE = {
+    "max_model_len", "num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens",
+    "long_prefill_token_threshold", "chunked_prefill", "prefix_caching", "policy",
+    "async_scheduling", "num_speculative_tokens",
+}  # fmt: skip
+TOLD_REQUEST = {"id", "prompt", "max_tokens", "arrival", "priority", "accept"}
+
+
+def beyond_the_template(scenario: Scenario) -> str:
+    """Return the first field or event that a pytest file cannot express yet, "" for none."""
+    for struct, told in [
+        (scenario.engine, TOLD_ENGINE),
+        *((request, TOLD_REQUEST) for request in scenario.requests),
+    ]:
+        for field in msgspec.structs.fields(type(struct)):
+            if field.name not in told and getattr(struct, field.name) != field.default:
+                return field.name
+    for event in scenario.events:
+        if not isinstance(event, Abort | ResetPrefixCache):
+            return f"the event {type(event).__struct_config__.tag}"
+    return ""
 
 
 # engine field -> how it is said when it is not at its default

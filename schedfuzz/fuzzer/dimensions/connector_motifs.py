@@ -107,20 +107,28 @@ def leaves_while_loading(rng: Random, engine: Engine, number: int, step: int) ->
 
 
 def end_of_a_family(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
-    """Requests with one prefix run together, some end at once, and strangers stay behind."""
+    """Some of a family leave with a step of theirs in flight; one and as many strangers stay on."""
     size, limit = engine.block_size, engine.max_model_len
     base = clamp(rng.randint(1, 3) * size, 1, limit - 1)
-    family, count = _family(rng), rng.randint(2, 4)
-    stays = rng.randint(1, max(1, count - 1))
-    requests = []
-    for index in range(count):
-        length = clamp(base + rng.randint(1, 4), 1, limit - 1)
-        shares = index == 0 or rng.random() < 0.6
-        outputs = rng.randint(8, 14) if index < stays else rng.randint(2, 4)
-        prompt = Prompt(length, family, base) if shares else Prompt(length, _family(rng) + 7)
-        arrival = step + (0 if index == 0 else 1)
-        requests.append(Request(number + index, prompt, clamp(outputs, 1, limit - length), arrival))
-    return requests, []
+    length = clamp(base + rng.randint(1, 3), 1, limit - 1)
+    family, leavers = _family(rng), rng.choice((1, 1, 2))
+    strangers = rng.choice((leavers, leavers, rng.randint(0, 2)))
+    room, end = limit - length, rng.randint(1, 5)
+    requests: list[Request] = []
+    events: list[Event] = []
+    for index in range(1 + strangers + leavers):
+        leaves = index > strangers
+        shared = base if index == 0 or leaves else 0
+        prompt = Prompt(length, family if shared else family + index, shared)
+        outputs = clamp(end + rng.randint(2, 8), 1, room)
+        arrival = step + (0 if index == 0 else rng.randint(0, 1))
+        request = Request(number + index, prompt, outputs, arrival)
+        if leaves and rng.random() < 0.7:
+            request = replace(request, stop_at=end)
+        elif leaves:
+            events.append(Abort(step + end + 2, request.id, in_flight=True))
+        requests.append(request)
+    return requests, events
 
 
 def load_meets_pressure(rng: Random, engine: Engine, number: int, step: int) -> Fragment:

@@ -72,18 +72,18 @@ def short_tail(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     """All of a prompt but a token is cached, short of a block boundary, while others decode."""
     size, width, unit = engine.block_size, window(engine), _unit(engine)
     boundary = size * rng.randint(1, max(1, min(4, engine.max_model_len // size)))
-    hit = max(unit, (boundary - rng.randint(0, width)) // unit * unit)
+    hit = max(unit, boundary - unit * rng.choice((1, 1, 1, 0, 2)))
     family = _family(rng)
-    tail = rng.choice((1, 1, 1, 1, 0, 2))
-    donor = hit + rng.choice((0, 1, 1, tail, size))
+    tail = rng.choice((1, 1, 1, 1, 1, 0, 2))
+    donor = hit + rng.choice((0, 1, 1, 1, tail, size))
     requests = [
         _request(rng, engine, number, step, Prompt(donor, family), rng.randint(1, 4)),
         _request(
-            rng, engine, number + 1, step + rng.randint(0, 2),
-            Prompt(rng.randint(1, size), 50), rng.randint(6, 20),
+            rng, engine, number + 1, step + rng.randint(0, 1),
+            Prompt(rng.randint(1, size), 50), rng.randint(10, 20),
         ),
         _request(
-            rng, engine, number + 2, step + rng.randint(2, 7), Prompt(hit + tail, family),
+            rng, engine, number + 2, step + rng.randint(3, 7), Prompt(hit + tail, family),
             rng.randint(1, 2 * width),
         ),
     ]  # fmt: skip

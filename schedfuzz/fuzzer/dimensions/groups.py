@@ -47,11 +47,13 @@ def _mixture(rng: Random, engine: Engine) -> tuple[Group, ...]:
 
 
 def _unit(rng: Random, engine: Engine) -> int:
-    """Return a prefix match unit: mostly one that makes hits finer than blocks."""
-    if len(engine.groups) < 2 or rng.random() < 0.5:
+    """Return a prefix match unit, which makes hits finer than blocks where there are states."""
+    wanted = 0.4 if has_group(engine, "mamba") else 0.1
+    if len(engine.groups) < 2 or rng.random() > wanted:
         return 0
-    finest = 1 if has_group(engine, "mamba") else 4
-    return max(finest, engine.block_size // rng.choice((1, 2, 2, 4, 4, 8)))
+    size, width = engine.block_size, engine.num_speculative_tokens
+    drafts = 1 << width.bit_length() - 1 if width else size  # the most that a step's drafts hold
+    return rng.choice((size, size // 2, size // 4, size // 8, drafts, drafts))
 
 
 def _shape(rng: Random, engine: Engine) -> Engine:
@@ -78,8 +80,14 @@ def _for_states(rng: Random, engine: Engine) -> Engine:
 
 
 def _with_pool(rng: Random, engine: Engine) -> Engine:
-    """Return the engine with a pool for one longest request and a little, or for a few."""
+    """Return the engine with a pool for one longest request and a little, or for a few.
+
+    Mostly with what a prefix hit and a step in flight may hold besides: without it, a release that
+    counts too few blocks for a request preempts it for ever, and nothing else is seen.
+    """
     least = least_blocks(engine) + 1
+    if rng.random() < 0.8:
+        least += 2 * sum(group.kind == "mamba" for group in engine.groups)
     if rng.random() < 0.6:
         more = rng.choice((0, 1, 2, 3, 4, least // 4, least // 2))
         return replace(engine, num_blocks=least + more)

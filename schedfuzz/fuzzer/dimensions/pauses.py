@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
+from typing import Literal
 
 from schedfuzz.corpus.events import Abort, Event, Pause, ResetPrefixCache, Resume, ThrottlePrefills
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
@@ -37,7 +38,7 @@ def paused(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
         _decoder(rng, engine, number + index, step + rng.randint(0, 3)) for index in range(count)
     ]
     at = step + rng.randint(1, 8)
-    mode = "keep" if rng.random() < 0.75 else "abort"
+    mode: Literal["keep", "abort"] = "keep" if rng.random() < 0.75 else "abort"
     until = at + rng.randint(1, 6)
     events: list[Event] = [Pause(at, mode, rng.random() < 0.5)]
     events += _meanwhile(rng, number, count, at, until)
@@ -84,7 +85,7 @@ def throttled(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
 def add_pause(draft: Draft, rng: Random) -> None:
     """Pause the engine for a few steps."""
     at = draft.moment(rng)
-    mode = "keep" if rng.random() < 0.8 else "abort"
+    mode: Literal["keep", "abort"] = "keep" if rng.random() < 0.8 else "abort"
     draft.events += [Pause(at, mode, rng.random() < 0.5), Resume(at + rng.randint(0, 5))]
 
 

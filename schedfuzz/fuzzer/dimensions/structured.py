@@ -24,7 +24,10 @@ KINDS = ("json", "structural_tag")
 def shape(rng: Random, engine: Engine) -> Engine:
     """Return the engine with a reasoning parser, mostly, and with drafts to be validated."""
     width = engine.num_speculative_tokens or rng.choice((0, 1, 2, 2, 3, 4))
-    return replace(engine, num_speculative_tokens=width, reasoning=rng.random() < 0.7)
+    return replace(
+        engine, num_speculative_tokens=width, reasoning=rng.random() < 0.7,
+        grammar_backend="xgrammar" if rng.random() < 0.1 else "stub",
+    )  # fmt: skip
 
 
 def dress(rng: Random, engine: Engine, request: Request) -> Request:
@@ -48,7 +51,7 @@ def _script(rng: Random, engine: Engine, request: Request) -> Structured:
     return Structured(
         kind=rng.choice(KINDS),
         compile_steps=rng.choice((0, 0, 0, 0, 1, 2, 3, 5)),
-        fails=rng.random() < 0.04,
+        fails=rng.random() < 0.02,
         ends_after=ends_after,
         reasoning_end=reasoning_end,
     )

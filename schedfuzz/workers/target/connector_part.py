@@ -13,6 +13,7 @@ from schedfuzz.workers.target.loads import SPOILT, Loads
 from schedfuzz.workers.target.part import Part
 from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.runner import SimulatedRunner
+from schedfuzz.workers.target.seam_connector import reports_failures
 from schedfuzz.workers.target.state import State
 from schedfuzz.workers.target.transfers import Contents, slots
 
@@ -47,8 +48,7 @@ class ConnectorPart(Part):
 
     def attend(self, state: State, start: int, end: int) -> None:
         self.known.states[str(state.number)] = state
-        last = -(-end // self.runner.engine.block_size)
-        self.used[-1].update(block for table in state.tables for block in table[:last])
+        self.used[-1] |= self.runner.kv.used(state, start, end)
 
     def excuses(self, row: Row) -> bool:
         """Return whether a row reads what failed to load; what it writes is spoilt then too."""
@@ -67,8 +67,7 @@ class ConnectorPart(Part):
 
         for req_id in self.spoilt:
             samples[req_id][:] = [POISON] * len(samples[req_id])
-        known = KVConnectorOutput.__dataclass_fields__
-        received, failed = self.loads.complete(self.clock, "failed_recving" in known)
+        received, failed = self.loads.complete(self.clock, reports_failures())
         values: dict[str, Any] = {
             "finished_recving": received,
             "finished_sending": self.handoffs.complete(self.clock),

@@ -10,9 +10,20 @@ from typing import Any
 from schedfuzz.corpus.scenario import Engine
 from schedfuzz.corpus.tokens import spoken_on
 from schedfuzz.workers.target import checks
+from schedfuzz.workers.target.part import Part
 from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.runner_v2 import V2Runner
 from schedfuzz.workers.target.state import State
+
+
+class Reads(Part):
+    """Read-only requests that are `done`: a step in flight is for nothing, its KV never written."""
+
+    def __init__(self) -> None:
+        self.done: set[int] = set()
+
+    def excuses(self, row: Row) -> bool:
+        return row.state.number in self.done
 
 
 class DiffusionRunner(V2Runner):
@@ -21,6 +32,8 @@ class DiffusionRunner(V2Runner):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.left: dict[int, int] = {}
+        self.reads = Reads()
+        self.parts.append(self.reads)
 
     def _row(self, req_id: str, tokens: int, output: Any) -> Row:
         state = self.states.get(req_id)
@@ -53,6 +66,7 @@ class DiffusionRunner(V2Runner):
             self.left[number] = steps
             return row.drafts
         if self.left[number] == 0 and request.read_only:
+            self.reads.done.add(number)
             return self._converged(row.state, len(row.drafts))
         return []
 

@@ -107,6 +107,9 @@ class Drive:
             aborted = self.outside.bring(step)
             if not (self.outside.to_come or self._in_flight()):
                 self.outside.resume()
+            if aborted and not self._has_work():  # of a session between two turns: no step runs
+                self.engine.abort_requests(aborted)
+                aborted = []
             if not self._has_work():
                 if not self.outside.to_come:
                     return

@@ -5,7 +5,7 @@ it is first asked for, and stays with the connector until the encoder cache give
 needs it then has it sent again.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schedfuzz.workers.target.seam_encoder import identifier
 
@@ -58,10 +58,3 @@ class Source:
     def awaited(self) -> bool:
         """Return whether something that was asked for is still to come."""
         return any(step > self.runner.step for step in self.due.values())
-
-
-class NoSource:
-    """Stands in for the source until the engine is complete."""
-
-    def loads(self, freed: list[str]) -> dict[str, Any]:
-        return {}

@@ -68,10 +68,11 @@ class Encoder(Part):
     def attend(self, state: State, start: int, end: int) -> None:
         self.reached[str(state.number)] = end
         for image in state.request.images:
-            if image.offset < end and start < image.offset + image.length:
-                if identifier(image) not in self.cache:
-                    detail = f"positions {start}..{end - 1} need {identifier(image)} (at {image.offset})"
-                    checks.fail(self.runner, "encoder-missing", detail, state)
+            name = identifier(image)
+            read = image.offset < end and start < image.offset + image.length
+            if read and name not in self.cache:
+                detail = f"positions {start}..{end - 1} need {name} (at {image.offset})"
+                checks.fail(self.runner, "encoder-missing", detail, state)
 
     # -- the manager's books, between two steps --------------------------------------------------
 
@@ -99,17 +100,19 @@ class Encoder(Part):
             for image in self.runner.requests[request.request_id].images:
                 inside = image.offset < end < image.offset + image.length
                 if inside and not self.books.holds(request.request_id, identifier(image)):
-                    detail = f"it read {end - image.offset} of {identifier(image)} and holds it no more"
+                    detail = (
+                        f"it read {end - image.offset} of {identifier(image)} and holds it no more"
+                    )
                     number = int(request.request_id)
                     return violation("encoder-held", detail, self.runner.step, number, "running")
         return None
 
     def holds_back(self, request: Any) -> bool:
-        """Unless the whole encoder is free, a picture may have to wait for others."""
+        """Return whether a picture may have to wait: for its encoder, or for an undivided share."""
         if not request.mm_features:
             return False
-        busy = bool(self.runner.output and self.runner.output.scheduled_encoder_inputs)
-        return busy or min(self.books.free()[-1:]) < self.engine.encoder_cache_size or self.awaited()
+        busy = self.engine.disable_chunked_mm_input or self.runner.output.scheduled_encoder_inputs
+        return bool(busy) or self.books.free()[-1] < self.engine.encoder_cache_size
 
     def awaited(self) -> bool:
         return self.source is not None and self.source.awaited()

@@ -14,6 +14,7 @@ from schedfuzz.workers.target.cross import CrossKV
 from schedfuzz.workers.target.recurrent import RecurrentKV, target_column
 from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.shadow import ShadowKV
+from schedfuzz.workers.target.state import State
 
 
 class KVCache:
@@ -129,6 +130,21 @@ class KVCache:
         newest = row.end - len(row.drafts) + accepted - 1
         # A state saved in the very column of the running one has no drafts beyond it any more.
         row.state.recurrent = (target, 1 if newest // size - 1 == target else accepted)
+
+    def used(self, state: State, start: int, end: int) -> set[int]:
+        """Return the blocks that queries at start..end-1 read or write."""
+        size = self.engine.block_size
+        found: set[int] = set()
+        for index, group in self.attention:
+            found.update(state.tables[index][group.first(start) // size : -(-end // size)])
+        for index, _ in self.recurrent:
+            table, column = state.tables[index], (start - 1) // size
+            if state.recurrent is not None:
+                column = sum(state.recurrent) - 1
+            if 0 <= column < len(table):
+                found.add(table[column])
+            found.update(table[-(-end // size) - 1 :])
+        return found
 
     # -- what comes from outside -----------------------------------------------------------------
 

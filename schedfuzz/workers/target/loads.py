@@ -133,12 +133,10 @@ class Loads:
     def _continues_state(self, load: Load) -> bool:
         """Return whether a recurrent state can be brought to the load's end.
 
-        A connector that cannot restore one brings it on from what the scheduler counts as computed.
+        A connector that cannot restore one brings it on from what the scheduler counts as computed;
+        that the load's own table has the old state no more is in order.
         """
         if self.restores_state or not load.start:
             return True
         before = self.known.digests(load.request)[load.start - 1]
-        return all(
-            group.content(load.tables[index][(load.start - 1) // self.size]) == before
-            for index, group in self.runner.kv.recurrent
-        )
+        return all(group.holds(before) for _, group in self.runner.kv.recurrent)

@@ -19,22 +19,25 @@ NO_ROW: Row = (0, -1)  # what stands where nothing was asked for
 
 def lists(rows: list[Row], starts: list[int] | None) -> Any:
     """Return vLLM's LogprobsLists of a step's rows; `starts` is each request's first row."""
-    import numpy as np
     from vllm.v1.outputs import LogprobsLists
 
-    ids = np.array([[token, 0] for token, _ in rows], dtype=np.int32)
-    values = np.array([[-position, -1e6] for _, position in rows], dtype=np.float32)
-    return LogprobsLists(ids, values, np.zeros(len(rows), dtype=np.int32), starts)
+    return LogprobsLists(*(part.numpy() for part in _columns(rows)), starts)
 
 
 def tensors(rows: list[Row]) -> Any:
     """Return vLLM's LogprobsTensors of a prompt's rows."""
-    import torch
     from vllm.v1.outputs import LogprobsTensors
 
+    return LogprobsTensors(*_columns(rows))
+
+
+def _columns(rows: list[Row]) -> tuple[Any, Any, Any]:
+    """Return token ids, logprobs and ranks: of each row's own token and of one other."""
+    import torch
+
     ids = torch.tensor([[token, 0] for token, _ in rows], dtype=torch.int32).reshape(-1, 2)
-    values = torch.tensor([[-position, -1e6] for _, position in rows]).reshape(-1, 2)
-    return LogprobsTensors(ids, values, torch.zeros(len(rows), dtype=torch.int32))
+    values = torch.tensor([[-position, -1e6] for _, position in rows], dtype=torch.float32)
+    return ids, values.reshape(-1, 2), torch.zeros(len(rows), dtype=torch.int32)
 
 
 def rows_of(ids: Any, values: Any) -> list[Row]:

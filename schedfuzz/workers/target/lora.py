@@ -33,6 +33,8 @@ class Adapters(Part):
         """Return whether the running requests have taken every place for an adapter."""
         running = {other.lora_request for other in self.scheduler.running} - {None}
         wanted = request.lora_request
-        return bool(wanted) and wanted not in running and (
-            len(running) >= self.runner.engine.max_loras
+        return (
+            bool(wanted)
+            and wanted not in running
+            and (len(running) >= self.runner.engine.max_loras)
         )

@@ -5,8 +5,8 @@ from schedfuzz.corpus.tokens import turn_views
 from schedfuzz.workers.target.connector_part import ConnectorPart
 from schedfuzz.workers.target.diffusion import DiffusionRunner
 from schedfuzz.workers.target.encoder import CrossEncoder, Encoder
-from schedfuzz.workers.target.lora import Adapters
 from schedfuzz.workers.target.logprobs import Logprobs, PromptLogprobs
+from schedfuzz.workers.target.lora import Adapters
 from schedfuzz.workers.target.pooler import Pooler
 from schedfuzz.workers.target.runner import SimulatedRunner
 from schedfuzz.workers.target.runner_v1 import V1Runner

@@ -99,6 +99,10 @@ class RecurrentKV:
         """Store the state after `end` tokens where a request resumes from it."""
         self._keep(table[(end - 1) // self.block_size], digests[end - 1])
 
+    def holds(self, digest: int) -> bool:
+        """Return whether some block has the state after the prefix with this digest."""
+        return digest in self._states.values()
+
     def clear(self, block_id: int) -> None:
         """Forget what a block holds."""
         self._states.pop(block_id, None)

@@ -27,7 +27,7 @@ def _align(engine: Engine, config: Any) -> None:
     try:
         config.validate_block_size()
     except AssertionError as error:
-        raise Rejected(str(error)) from None
+        raise Rejected(f"AssertionError: {error}"[:200]) from None
 
 
 @functools.cache

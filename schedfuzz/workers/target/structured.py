@@ -29,14 +29,24 @@ class Structured(Part):
         self.pending: list[Any] = []
 
     def join(self, core: Any) -> None:
-        from schedfuzz.workers.target.grammars import ReasoningStub, StubBackend
+        from schedfuzz.workers.target.grammars import ReasoningStub
 
         self.manager = core.structured_output_manager
-        self.manager.backend = StubBackend(self.runner.requests)
+        self.manager.backend = self._backend()
         self.manager.tokenizer = None
         self.manager.executor = self  # what vLLM submits compilations to
         if self.runner.engine.reasoning:
             self.manager.reasoner_cls = ReasoningStub
+
+    def _backend(self) -> Any:
+        requests = self.runner.requests
+        if self.runner.engine.grammar_backend == "xgrammar":
+            from schedfuzz.workers.target.xgrammar_backend import RealBackend
+
+            return RealBackend(self.manager.vllm_config, requests)
+        from schedfuzz.workers.target.grammars import StubBackend
+
+        return StubBackend(requests)
 
     def arrive(self, request: Any) -> None:
         if request.use_structured_output:
@@ -81,8 +91,8 @@ class Structured(Part):
         if request.status.name == "FINISHED_ERROR" and ours.external is None:
             return "grammar", f"it ended in error after {len(tokens)} tokens of its grammar"
         grammar = request.structured_output_request.grammar
-        fed = [] if grammar is None else grammar.accepted
-        if fed != tokens:
+        fed = _fed(grammar)
+        if fed not in (tokens, len(tokens)):
             return "grammar-state", f"its grammar was fed {fed}, it delivered {tokens}"
         return None
 
@@ -90,6 +100,14 @@ class Structured(Part):
         step = self.runner.step
         self.pending = [compiling for compiling in self.pending if compiling.due > step]
         return bool(self.pending)
+
+
+def _fed(grammar: Any) -> list[int] | int:
+    """Return what a grammar has accepted, or how many tokens (xgrammar's does not say which)."""
+    if grammar is None:
+        return []
+    count = getattr(grammar, "num_processed_tokens", None)
+    return list(grammar.accepted) if count is None else int(count)
 
 
 class Rows(NamedTuple):
