@@ -114,7 +114,7 @@ BAD = [
     ({"requests": 3}, ["requests", "3", "Expected `array`"]),
     ({"engine__max_model_len": 3}, ["engine.max_model_len = 3", "between 4 and 4096"]),
     ({"engine__block_size": 20}, ["engine.block_size = 20", "(8, 16, 32, 64, 128)"]),
-    ({"engine__num_blocks": 2}, ["engine.num_blocks = 2", "write 3"]),
+    ({"engine__num_blocks": 2}, ["engine.num_blocks = 2", "write 4"]),
     ({"engine__max_num_batched_tokens": 7}, ["engine.max_num_batched_tokens = 7", "write 8"]),
     (
         {"engine__chunked_prefill": False, "engine__max_num_batched_tokens": 39},

@@ -31,6 +31,10 @@ STORIES = {
         Engine(64, 20, reasoning=True, watermark_percent=9),
         (Request(0, Prompt(9), 8, structured=Structured(3, ends_after=6, reasoning_end=2)),),
     ),
+    "widths": (
+        Engine(64, 20, num_speculative_tokens=3, spec_widths=((1, 1, 3), (2, 4, 2), (5, 9, 1))),
+        (Request(0, Prompt(9), 8),),
+    ),
     "groups": (
         Engine(64, 40, groups=(Group("full"), Group("sliding_window", 20), Group("full"))),
         (Request(0, Prompt(30), 4),),
@@ -82,6 +86,11 @@ def test_a_grammar_keeps_what_it_needs() -> None:
 def test_groups_lose_members_and_window() -> None:
     best = reduced("groups", lambda s: any(g.kind == "sliding_window" for g in s.engine.groups))
     assert best.engine.groups == (Group("sliding_window", 1),)
+
+
+def test_rows_of_widths_go_as_a_whole() -> None:
+    best = reduced("widths", lambda s: any(row[2] == 2 for row in s.engine.spec_widths))
+    assert [row[2] for row in best.engine.spec_widths] == [2]
 
 
 @pytest.mark.parametrize("name", STORIES)

@@ -26,7 +26,7 @@ ATHERIS_ONLY = "fuzzer/guide.py"
 # The other packages that a room of the core may import, besides the standard library and ours.
 MAY_USE = {
     "corpus": {"msgspec"},
-    "workers/target": {"msgspec", "vllm", "torch", "coverage"},
+    "workers/target": {"msgspec", "vllm", "torch", "xgrammar", "coverage"},
     "fuzzer": {"msgspec", "jinja2"},
 }
 

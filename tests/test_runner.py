@@ -198,6 +198,12 @@ def one_decode(_: SimulatedRunner) -> Iterator[SimpleNamespace]:
     yield output({0: 1}, cached(A, 5, 1))
 
 
+def two_decodes(_: SimulatedRunner) -> Iterator[SimpleNamespace]:
+    yield output({1: 8}, new(B, [1]))
+    yield output({3: 8}, new(LONG, [3]))
+    yield output({1: 8, 3: 8}, cached(B, 8, 0, [2]), cached(LONG, 8, 0, [4]))
+
+
 def one_resumed(_: SimulatedRunner) -> Iterator[SimpleNamespace]:
     yield output({0: 5}, new(A, [1]))
     yield output({1: 9}, new(B, [2, 3]))
@@ -274,6 +280,12 @@ CASES = [
          "0 blocks for 6 tokens, 1 needed"),
     Case(("block-table",), SYNC, one_resumed, known_data("new_block_ids", ([0],)), "null block"),
     Case(("block-table",), SYNC, one_resumed, known_data("new_block_ids", ([12],)), "no block"),
+    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(3, 4)]), "never written"),
+    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(1, 0)]), "to no block"),
+    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(1, 3), (1, 3)]),
+         "takes part in another copy"),
+    Case(("common-prefix",), SYNC, two_decodes, sent_as("num_common_prefix_blocks", [1]),
+         "1 blocks are said to be common to all"),
     Case(("kv-content",), SYNC, one_decode, sent_as("new_block_ids_to_zero", [1]),
          "position 0 of its context holds nothing"),
     Case(("kv-content",), SYNC, one_hit, other_block, "position 8 of its context holds nothing"),
@@ -284,12 +296,16 @@ CASES = [
 ]  # fmt: skip
 # Judged by the driver at the end of a run, from what reached the clients (test_target.py).
 # What a client got is for the driver to judge: test_clients.
-# What only an encoder or adapters bring: test_encoder, test_lora.
+# What only an encoder or adapters bring: test_encoder.
 NOT_THE_RUNNERS = {
     "encoder-budget", "encoder-cache", "encoder-missing", "encoder-slots", "encoder-held",
     "lora-limit",
+    # What only grammars or canvases bring: test_structured, test_diffusion.
+    "canvas", "grammar-rows", "grammar", "grammar-state",
     "output", "session-prompt", "turn-length", "finish-reason", "logprobs", "prompt-logprobs",
     "pooled",
+    "store-overwritten", "load-blocks", "load-zeroed", "load-into-used-block", "load-overwritten",
+    "failed-load-delivered", "handoff-blocks", "handoff-content",
 }  # fmt: skip
 
 

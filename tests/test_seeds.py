@@ -32,6 +32,11 @@ def preempted(trace: Trace) -> bool:
     return resumed and any(step.preempted for step in trace.steps)
 
 
+def denoises(trace: Trace) -> bool:
+    canvases = [share for share in shares(trace) if share.drafts]
+    return any(not share.sampled for share in canvases) and any(x.sampled > 1 for x in canvases)
+
+
 SHOWS: dict[str, Callable[[Trace], bool]] = {
     "abort_in_flight": lambda trace: "abort 0 in flight" in happened(trace),
     "async_speculation": partly_accepted,
@@ -40,6 +45,11 @@ SHOWS: dict[str, Callable[[Trace], bool]] = {
     "encoder_decoder": lambda trace: all(x.start == 0 for x in shares(trace) if x.path == "new"),
     "images": lambda trace: (0, 0, 20) in [(x.request, x.start, x.tokens) for x in shares(trace)],
     "lora": lambda trace: [x.request for x in shares(trace) if x.path == "new"] == [0, 2, 3, 1],
+    "diffusion": denoises,
+    "structured_output": lambda trace: any(x.finish_reason == "stop" for x in trace.outputs),
+    "kv_handoffs": lambda trace: {"send 0", "send 0 complete"} <= happened(trace),
+    "kv_offloading": lambda trace: "load 1 complete" in happened(trace),
+    "kv_loads": lambda trace: {"load 0 complete", "load 2 failed"} <= happened(trace),
     "prefix_sharing": lambda trace: any(x.path == "new" and x.start for x in shares(trace)),
     "priority_preemption": preempted,
     "reset_under_load": lambda trace: "reset preempting" in happened(trace) and preempted(trace),

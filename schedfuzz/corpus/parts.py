@@ -23,7 +23,7 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """The engine's KV connector: ours, which plays each request's script, or vLLM's offloading.
 
     `failure_policy` is vLLM's `kv_load_failure_policy`. `offload_blocks` is the CPU pool of the
-    offloading connector. `restores_state` says whether ours brings a whole mamba state along, or
+    offloading connector, whose transfers take `store_steps` and `load_steps` engine steps. `restores_state` says whether ours brings a whole mamba state along, or
     only continues the one that the scheduler has after the tokens it counts as computed.
     """
 
@@ -31,6 +31,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     role: Literal["kv_both", "kv_producer", "kv_consumer"] = "kv_both"
     failure_policy: Literal["recompute", "fail"] = "recompute"
     offload_blocks: int = 0
+    store_steps: int = 0
+    load_steps: int = 0
     restores_state: bool = False
 
 

@@ -115,6 +115,20 @@ def _mended_group(group: Group) -> Group:
     return group if window == group.window else Group(group.kind, window)
 
 
+def fitting_connector(engine: Engine) -> Connector | None:
+    """Return the connector with what its kind has; offloading with other groups is scripted."""
+    connector = engine.connector
+    if connector is None:
+        return None
+    several = len(engine.groups) > 1 or any(group.kind != "full" for group in engine.groups)
+    if connector.kind == "offloading" and not several:
+        return Connector(
+            kind="offloading", offload_blocks=connector.offload_blocks or 32,
+            store_steps=connector.store_steps, load_steps=connector.load_steps,
+        )  # fmt: skip
+    return replace(connector, kind="scripted", offload_blocks=0, store_steps=0, load_steps=0)
+
+
 def _widths_fit(engine: Engine) -> bool:
     least = 1
     for low, high, width in engine.spec_widths:
@@ -264,11 +278,11 @@ RELATIONS: tuple[Relation, ...] = (
         lambda e: {"prefix_match_unit": 0},
     ),
     Relation(
-        "connector", "offload_blocks is set exactly for the offloading connector",
-        lambda e: e.connector is None
-        or (e.connector.offload_blocks > 0) == (e.connector.kind == "offloading"),
-        lambda e: {"connector": Connector(kind=e.connector.kind, offload_blocks=32 * (
-            e.connector.kind == "offloading")) if e.connector else None},
+        "connector", "offload_blocks is set exactly for the offloading connector, which has "
+        "store_steps and load_steps too, but no role, policy or restores_state of its own, and "
+        "takes one KV group of full attention here",
+        lambda e: fitting_connector(e) == e.connector,
+        lambda e: {"connector": fitting_connector(e)},
     ),
     Relation(
         "max_num_batched_tokens", "is too small for max_num_seqs, the draft window and "

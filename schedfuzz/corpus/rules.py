@@ -65,7 +65,7 @@ RULES: dict[str, tuple[Kind, str]] = {
     "block-table": ("contract", "the block table covers the step's tokens with real blocks"),
     "block-copy": (
         "contract",
-        "a block copy goes from a written block to a real one, which no other copy goes to",
+        "a block copy goes from a written block to a real one that no other copy touches",
     ),
     "common-prefix": ("contract", "the blocks reported as common are those of every request"),
     "canvas": (
@@ -90,6 +90,10 @@ RULES: dict[str, tuple[Kind, str]] = {
     "load-into-used-block": (
         "contract",
         "no async KV load goes into a block that a step in flight still uses",
+    ),
+    "store-overwritten": (
+        "corruption",
+        "a block that is being offloaded is not written to before that is done or waited for",
     ),
     "load-overwritten": ("corruption", "a block holds what is loaded into it until that is done"),
     "failed-load-delivered": (

@@ -62,7 +62,7 @@ REQUEST_BOUNDS: Bounds = {
 }
 PART_BOUNDS: dict[str, Bounds] = {
     "Group": {"window": (0, MAX_LEN)},
-    "Connector": {"offload_blocks": (0, 4096)},
+    "Connector": {"offload_blocks": (0, 4096), "store_steps": (0, 64), "load_steps": (0, 64)},
     "External": {
         "tokens": (0, MAX_LEN), "asks_later": (0, 8), "steps": (0, 64), "send_steps": (0, 64),
         "failed_blocks": (0, 512),

@@ -122,7 +122,10 @@ def _all(best: Scenario) -> Iterator[tuple[Path, Any]]:
 
 
 def _tuples(best: Scenario) -> Iterator[tuple[Path, tuple[Any, ...]]]:
-    return ((path, node) for path, node in _all(best) if isinstance(node, tuple) and node)
+    """Yield what is a list of members; a row within one is a member, not a list."""
+    for path, node in _all(best):
+        if isinstance(node, tuple) and node and not isinstance(path[-1], int):
+            yield path, node
 
 
 def _structs(best: Scenario) -> Iterator[tuple[Path, msgspec.Struct]]:

@@ -14,6 +14,7 @@ from schedfuzz.fuzzer.dimensions.encoders import EC_CONNECTOR, ENCODER_DECODER
 from schedfuzz.fuzzer.dimensions.groups import KV_GROUPS
 from schedfuzz.fuzzer.dimensions.images import IMAGES
 from schedfuzz.fuzzer.dimensions.lora import LORA
+from schedfuzz.fuzzer.dimensions.offloading import OFFLOADING
 from schedfuzz.fuzzer.dimensions.options import OPTIONS, V2_RUNNER
 from schedfuzz.fuzzer.dimensions.rivals import RIVALS
 from schedfuzz.fuzzer.dimensions.structured import STRUCTURED
@@ -25,7 +26,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     *DRAFTERS,
     RIVALS,
     KV_GROUPS,
-    KV_CONNECTOR,
+    KV_CONNECTOR, OFFLOADING,
     STRUCTURED,
     *CLIENTS,
     IMAGES,

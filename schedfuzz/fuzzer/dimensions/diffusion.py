@@ -68,7 +68,9 @@ def growing(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     fair = max(1, (engine.num_blocks - 1) // count)
     requests = []
     for index in range(count):
-        length = clamp(fair * size + rng.choice((-size, 0)) + rng.choice((0, 1, 1, 2)), 1, limit - 1)
+        length = clamp(
+            fair * size + rng.choice((-size, 0)) + rng.choice((0, 1, 1, 2)), 1, limit - 1
+        )
         outputs = clamp(2 * size + _outputs(rng, engine), 1, limit - length)
         arrival = step + rng.randint(0, 3)
         requests.append(Request(number + index, Prompt(length, 3 + index), outputs, arrival))

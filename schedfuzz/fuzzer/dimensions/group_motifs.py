@@ -144,9 +144,7 @@ def siblings(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     for index in range(count):
         prompt = Prompt(shared + rng.randint(1, size), family, shared)
         arrival = step + rng.choice((0, 1, 1, 2)) * index
-        requests.append(
-            _request(rng, engine, number + index, arrival, prompt, rng.randint(1, 12))
-        )
+        requests.append(_request(rng, engine, number + index, arrival, prompt, rng.randint(1, 12)))
     events: list[Event] = []
     if rng.random() < 0.4:
         events.append(Abort(step + rng.randint(1, 8), number, rng.random() < 0.6))

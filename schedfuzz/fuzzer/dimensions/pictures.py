@@ -4,6 +4,7 @@ How large pictures are and where they stand, for all dimensions that have an enc
 """
 
 from random import Random
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ GALLERY = 5
 def encoder_shape(rng: Random, engine: Engine) -> Engine:
     """Return the engine with a small encoder, and often with steps that cut a picture."""
     size = min(rng.choice((4, 8, 12, 16, 20, 24, 32, 40)), max(4, engine.max_model_len // 3))
-    changes = {
+    changes: dict[str, Any] = {
         "encoder_cache_size": size,
         "max_num_encoder_input_tokens": max(2, size + rng.choice((0, 0, 0, -1, -3, 8, size))),
         "disable_chunked_mm_input": rng.random() < 0.15,
@@ -26,6 +27,9 @@ def encoder_shape(rng: Random, engine: Engine) -> Engine:
     if rng.random() < 0.6:
         share = size + rng.choice((-3, -1, 0, 1, 2, 5, engine.block_size))
         changes["max_num_batched_tokens"] = max(share, least_token_budget(engine))
+    elif rng.random() < 0.5:  # shares end where others get theirs in the same step
+        changes["long_prefill_token_threshold"] = rng.choice((size, size + 1, engine.block_size))
+        changes["policy"] = rng.choice(("fcfs", "priority"))
     return replace(engine, **changes)
 
 

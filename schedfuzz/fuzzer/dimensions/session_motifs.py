@@ -93,6 +93,35 @@ def twins(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     return requests, events
 
 
+def pressed(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
+    """A session turns on a block boundary beside a finished twin, then others push it out.
+
+    It comes back by prefix hits: its own blocks, its twin's, or those of neither.
+    """
+    size, limit = engine.block_size, engine.max_model_len
+    outputs = rng.randint(1, 4)
+    boundary = size * rng.randint(1, max(1, min(2, limit // size - 1)))
+    length = clamp(boundary - outputs + rng.choice((0, 0, 0, 1)), 1, max(1, limit - 8))
+    prompt = Prompt(length, 40)
+    twin = Request(number, prompt, clamp(outputs + rng.randint(1, 3), 1, limit), step)
+    begin = step + twin.max_tokens + rng.randint(0, 2)
+    turn = Turn(begin + rng.randint(1, outputs + 2), rng.randint(1, 3), rng.randint(3, 10))
+    own = blocks_for(length + outputs + turn.length + turn.max_tokens, size)
+    left = max(1, engine.num_blocks - 1 - own + rng.choice((0, 0, 1)))
+    requests = [twin]
+    for index in range(clamp(-(-left * size // limit), 1, 3)):
+        share = min(left, (limit - 1) // size)
+        grower = clamp(share * size - rng.randint(0, outputs + 3), 1, limit - 1)
+        more = clamp(rng.randint(4, 12), 1, limit)
+        requests.append(Request(number + 1 + index, Prompt(grower, 41 + index), more, begin - 1))
+        left = max(1, left - share)
+    session = Request(
+        number + len(requests), prompt, outputs, begin, accept=random_accept(rng, engine),
+        priority=0 if engine.policy == "fcfs" else 1, turns=(turn,),
+    )  # fmt: skip
+    return [*requests, fitted(rng, engine, session)], []
+
+
 def to_the_limit(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     """The last turn ends at max_model_len, or a few tokens before, seldom beyond it."""
     limit = engine.max_model_len
@@ -138,5 +167,5 @@ def disturbed(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
 
 
 SESSION_MOTIFS: tuple[Motif, ...] = (
-    stopped_early, crowd, twins, to_the_limit, parked, disturbed,
+    stopped_early, crowd, twins, pressed, to_the_limit, parked, disturbed,
 )  # fmt: skip

@@ -6,6 +6,7 @@ within a window of those moments.
 """
 
 from random import Random
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from schedfuzz.fuzzer.edges import Fragment, window
 from schedfuzz.fuzzer.motifs import random_accept, twin
 from schedfuzz.fuzzer.repair import clamp
 
-KINDS = ("json", "structural_tag")
+KINDS: tuple[Literal["json", "structural_tag"], ...] = ("json", "structural_tag")
 
 
 def shape(rng: Random, engine: Engine) -> Engine:

@@ -88,14 +88,17 @@ def inputs(runner: "SimulatedRunner", state: State, newest: int, samples: bool) 
 
 
 def blocks(runner: "SimulatedRunner", output: Any) -> None:
-    """Check what a step zeroes and copies before its forward."""
-    kv = runner.kv
+    """Check what a step copies before its forward: all sources are read before any write."""
     copies = getattr(output, "kv_cache_block_copies", None) or ()
     targets: set[int] = set()
+    sources = {source for source, _ in copies}
     for source, target in copies:
-        if not 0 < target < runner.engine.num_blocks or target in targets or kv.empty(source):
-            fail(runner, "block-copy", f"one of {len(copies)} copies is from an empty block "
-                 "or to the null block or to the target of another")  # fmt: skip
+        if not 0 < target < runner.engine.num_blocks:
+            fail(runner, "block-copy", f"block {source} is copied to no block")
+        if runner.kv.empty(source):
+            fail(runner, "block-copy", "a copy's source was never written")
+        if target in targets or target in sources:
+            fail(runner, "block-copy", "a copy's target takes part in another copy of the step")
         targets.add(target)
 
 
@@ -118,9 +121,7 @@ def common_prefix(runner: "SimulatedRunner", output: Any, rows: list[Row]) -> No
                 fail(runner, "common-prefix", detail, row.state)
 
 
-def table(
-    runner: "SimulatedRunner", state: State, start: int, end: int, drafts: int
-) -> None:
+def table(runner: "SimulatedRunner", state: State, start: int, end: int, drafts: int) -> None:
     """Check that every KV group's block table covers a share with real blocks."""
     problem = runner.kv.uncovered(state.tables, start, end, drafts)
     if problem:

@@ -45,7 +45,7 @@ class _Memory:
         self.start = 0
 
 
-class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
+class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):
     """Follows each request's script, which comes as its `kv_transfer_params`."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:

@@ -16,7 +16,10 @@ from types import CodeType, ModuleType
 from typing import Any
 
 INSTRUMENTED = ("vllm.v1.core", "vllm.v1.request")
-TRANSFORMED = (*INSTRUMENTED, "vllm.v1.engine.core")
+TRANSFORMED = (
+    *INSTRUMENTED, "vllm.v1.engine.core", "vllm.v1.structured_output",
+    "vllm.distributed.kv_transfer.kv_connector.v1.offloading",
+)  # fmt: skip
 MAX_SITES = 8192
 MAP_NAME = "__schedfuzz_map__"
 BLOCKS = ("body", "orelse", "finalbody")

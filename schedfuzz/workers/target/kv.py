@@ -31,8 +31,8 @@ class KVCache:
             self._shadow(number, index, len(order) > 1) for index, number in enumerate(order)
         ]
         pairs = list(enumerate(self.groups))
-        self.attention = [pair for pair in pairs if isinstance(pair[1], ShadowKV)]
-        self.recurrent = [pair for pair in pairs if isinstance(pair[1], RecurrentKV)]
+        self.attention = [(i, group) for i, group in pairs if isinstance(group, ShadowKV)]
+        self.recurrent = [(i, group) for i, group in pairs if isinstance(group, RecurrentKV)]
 
     def _shadow(self, number: int, index: int, several: bool) -> ShadowKV | RecurrentKV:
         engine = self.engine
@@ -101,8 +101,8 @@ class KVCache:
 
     def compute(self, rows: list[Row]) -> None:
         """Run the forward of all rows: load recurrent states, then store what is computed."""
-        for index, group in self.recurrent:
-            group.load([row.state.tables[index] for row in rows], rows)
+        for index, states in self.recurrent:
+            states.load([row.state.tables[index] for row in rows], rows)
         for row in rows:
             for group, table in zip(self.groups, row.state.tables, strict=True):
                 group.compute(table, row)
@@ -149,7 +149,7 @@ class KVCache:
     # -- what comes from outside -----------------------------------------------------------------
 
     def receive(
-        self, tables: list[list[int]], digests: list[int], start: int, end: int, states: bool
+        self, tables: Sequence[list[int]], digests: list[int], start: int, end: int, states: bool
     ) -> None:
         """Store what a connector loaded for positions start..end-1, wherever there is a block.
 

@@ -7,6 +7,7 @@ from schedfuzz.workers.target.diffusion import DiffusionRunner
 from schedfuzz.workers.target.encoder import CrossEncoder, Encoder
 from schedfuzz.workers.target.logprobs import Logprobs, PromptLogprobs
 from schedfuzz.workers.target.lora import Adapters
+from schedfuzz.workers.target.offload_part import OffloadPart
 from schedfuzz.workers.target.pooler import Pooler
 from schedfuzz.workers.target.runner import SimulatedRunner
 from schedfuzz.workers.target.runner_v1 import V1Runner
@@ -29,7 +30,8 @@ def make_runner(scenario: Scenario) -> SimulatedRunner:
     if scenario.engine.max_loras:
         runner.parts.append(Adapters(runner))
     if scenario.engine.connector is not None:
-        runner.parts.append(ConnectorPart(runner))
+        scripted = scenario.engine.connector.kind == "scripted"
+        runner.parts.append(ConnectorPart(runner) if scripted else OffloadPart(runner))
     if any(request.structured is not None for request in scenario.requests):
         runner.parts.append(Structured(runner))
     if any(view.logprobs for request in scenario.requests for view in turn_views(request)):

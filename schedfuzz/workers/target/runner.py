@@ -12,12 +12,12 @@ from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.tokens import draft, extend_digests
 from schedfuzz.corpus.trace import Scheduled, Violation
 from schedfuzz.workers.target import checks
+from schedfuzz.workers.target.bitmask import NO_ROWS, Rows, read_rows
 from schedfuzz.workers.target.kv import KVCache
 from schedfuzz.workers.target.part import Part
 from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.sessions import Sessions
 from schedfuzz.workers.target.state import State
-from schedfuzz.workers.target.structured import NO_ROWS, read_rows
 
 
 class SimulatedRunner:
@@ -65,7 +65,7 @@ class SimulatedRunner:
         to vLLM's ModelRunnerOutput. Raises BrokenRule.
         """
         self.records = []
-        self.grammar_rows = NO_ROWS if grammar_output is None else read_rows(self, grammar_output)
+        self.grammar_rows = self._grammar_rows(grammar_output)
         tokens = [self._sample(row) for row in self.rows]
         self._draft(self.rows, self.output)
         drafts = self.engine.num_speculative_tokens or self.engine.canvas_length
@@ -75,6 +75,11 @@ class SimulatedRunner:
         for part in self.parts:
             self.fields |= part.end(self.output, samples)
         return samples
+
+    def _grammar_rows(self, grammar_output: Any) -> Rows:
+        if grammar_output is None:
+            return NO_ROWS
+        return read_rows(self.output, grammar_output, self.step, self.engine.model_runner)
 
     def _forward(self, output: Any) -> list[Row]:
         shares = output.num_scheduled_tokens

@@ -9,6 +9,17 @@ from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.workers.target.seam import Arguments, Seam, Unsupported
 
 MODULE = "schedfuzz.workers.target.connector"
+HEAD_SIZE, FLOAT_BYTES = 8, 4  # as the simulated layer has them
+
+
+def _host_bytes(engine: Engine) -> int:
+    """Return the size of a host pool of `offload_blocks`: one layer's keys and values a block."""
+    from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
+
+    page = 2 * engine.block_size * HEAD_SIZE * FLOAT_BYTES
+    unit = getattr(CPUOffloadingSpec, "BLOCK_SIZE_ALIGNMENT", 1)
+    assert engine.connector is not None
+    return engine.connector.offload_blocks * -(-page // unit) * unit
 
 
 def _transfer(engine: Engine) -> Arguments:
@@ -18,13 +29,17 @@ def _transfer(engine: Engine) -> Arguments:
     from vllm.config import KVTransferConfig
 
     values: dict[str, Any] = {
-        "kv_connector": "ScriptedConnector",
-        "kv_connector_module_path": MODULE,
-        "kv_connector_extra_config": {"restores_state": connector.restores_state},
         "kv_role": connector.role,
         "kv_load_failure_policy": connector.failure_policy,
         "engine_id": "schedfuzz",
     }
+    if connector.kind == "offloading":
+        values["kv_connector"] = "OffloadingConnector"
+        values["kv_connector_extra_config"] = {"cpu_bytes_to_use": _host_bytes(engine)}
+    else:
+        values["kv_connector"] = "ScriptedConnector"
+        values["kv_connector_module_path"] = MODULE
+        values["kv_connector_extra_config"] = {"restores_state": connector.restores_state}
     return {"kv_transfer_config": KVTransferConfig(**values)}
 
 

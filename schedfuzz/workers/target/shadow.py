@@ -73,7 +73,7 @@ class ShadowKV:
     def first_mismatch(
         self, table: list[int], digests: list[int], end: int, start: int = 0
     ) -> int | None:
-        """Return the first position in start..end-1 whose slot does not hold its digest, or None."""
+        """Return the first of start..end-1 whose slot does not hold its digest, or None."""
         size = self.block_size
         for index in range(start // size, -(-end // size)):
             low = max(start, index * size)

@@ -23,8 +23,8 @@ class State:
 
     __slots__ = (
         "computed", "digests", "guess", "next_drafts", "number", "outputs", "own", "path",
-        "prefill", "prev_drafts", "prev_start", "prev_valid", "prompt", "recurrent", "reported_outputs",
-        "request", "say", "seed", "slot", "tables",
+        "prefill", "prev_drafts", "prev_start", "prev_valid", "prompt", "recurrent",
+        "reported_outputs", "request", "say", "seed", "slot", "tables",
     )  # fmt: skip
 
     def __init__(self, request: Request, data: Any) -> None:

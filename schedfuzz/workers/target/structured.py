@@ -1,23 +1,18 @@
-"""Nouns: structured part, tracked request, bitmask row.
+"""Nouns: structured part, tracked request.
 
-Gives vLLM's StructuredOutputManager its backend and reads its bitmasks as the runners do; and
-watches the one thing that ties scheduler and grammar together: a grammar has been fed exactly what
-its request delivered.
+Gives vLLM's StructuredOutputManager its backend, and watches the one thing that ties scheduler and
+grammar together: a grammar has been fed exactly what its request delivered.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Request
-from schedfuzz.corpus.tokens import Say, allowed, first_allowed, grammar_start
-from schedfuzz.workers.target import checks
+from schedfuzz.corpus.tokens import allowed, grammar_start
 from schedfuzz.workers.target.part import Part
-from schedfuzz.workers.target.rows import Row
 
 if TYPE_CHECKING:
     from schedfuzz.workers.target.runner import SimulatedRunner
-
-WORD = (1 << 32) - 1
 
 
 class Structured(Part):
@@ -108,50 +103,3 @@ def _fed(grammar: Any) -> list[int] | int:
         return []
     count = getattr(grammar, "num_processed_tokens", None)
     return list(grammar.accepted) if count is None else int(count)
-
-
-class Rows(NamedTuple):
-    """A step's bitmask as the runners read it, by request number.
-
-    `masks` has the allowed tokens, as bits, of each token that the request may sample;
-    `acceptable` is how many of its drafts may be accepted at all.
-    """
-
-    masks: dict[int, list[int]]
-    acceptable: dict[int, int]
-
-    def say(self, row: Row) -> Say:
-        """Return how the model speaks in a row's window under the masks."""
-        say, masks = row.state.say, self.masks.get(row.state.number)
-        if masks is None:
-            return say
-        first = row.end - len(row.drafts) - 1
-        return lambda digest, position: first_allowed(
-            masks[position - first], say(digest, position)
-        )
-
-
-NO_ROWS = Rows({}, {})
-
-
-def read_rows(runner: "SimulatedRunner", grammar_output: Any) -> Rows:
-    """Return what vLLM's GrammarOutput allows. Raises BrokenRule if its rows do not fit the step.
-
-    Source: `apply_grammar_bitmask` of the V1 runner, `StructuredOutputsWorker` of the V2 runner;
-    only the latter heeds `num_acceptable_drafts`.
-    """
-    ids = grammar_output.structured_output_request_ids
-    drafts = runner.output.scheduled_spec_decode_tokens
-    counts = [1 + len(drafts.get(req_id, ())) for req_id in ids]
-    words = grammar_output.grammar_bitmask.tolist()
-    if len(words) != sum(counts):
-        checks.fail(runner, "grammar-rows", f"{len(words)} rows for {sum(counts)} tokens")
-    bits = [sum((word & WORD) << 32 * index for index, word in enumerate(row)) for row in words]
-    masks, start = {}, 0
-    for req_id, count in zip(ids, counts, strict=True):
-        masks[int(req_id)] = bits[start : start + count]
-        start += count
-    limits = getattr(grammar_output, "num_acceptable_drafts", None)
-    if limits is None or runner.engine.model_runner == "v1":
-        return Rows(masks, {})
-    return Rows(masks, {int(req_id): limit for req_id, limit in zip(ids, limits, strict=True)})
