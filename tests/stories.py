@@ -15,7 +15,7 @@ from schedfuzz.corpus.tokens import continuation, prompt_tokens
 from schedfuzz.workers.target.runner import SimulatedRunner
 
 SYNC = Engine(32, 12, block_size=8, max_num_seqs=2, max_num_batched_tokens=16)
-DRAFTS = replace(SYNC, num_speculative_tokens=2)
+DRAFTS = replace(SYNC, num_speculative_tokens=2, spec_method="eagle")
 ASYNC = replace(SYNC, async_scheduling=True)
 ASYNC_DRAFTS = replace(DRAFTS, async_scheduling=True)
 A = Request(0, Prompt(5), 8)

@@ -45,5 +45,5 @@ def test_a_section_has_an_example_and_every_option(verb: str) -> None:
         for option in parameter.opts
         if option.startswith("--")
     }
-    assert options <= set(re.findall(r"--[a-z]+", section)), verb
+    assert options <= set(re.findall(r"--[a-z-]+", section)), verb
     assert VERBS[verb].help

@@ -99,6 +99,18 @@ def test_the_budget_of_an_encoder_decoder_model_grows(pair: Pair) -> None:
     assert before.violations[0].detail == "58 slots free of 48"
 
 
+def test_a_victim_of_the_same_step_leaves_a_picture_that_never_was(pair: Pair) -> None:
+    """Open up to 0.32.0: the victim's encoder run is taken back, its cache entry is not."""
+    engine = Engine(
+        64, 5, policy="priority", long_prefill_token_threshold=16, prefix_caching=False,
+        encoder_cache_size=24, max_num_encoder_input_tokens=24,
+    )  # fmt: skip
+    reads = Request(0, Prompt(60), 2, priority=2, images=(Image(36, 10, 1),))
+    before, _ = pair.run(Scenario(engine, (reads, Request(1, Prompt(16, 1), 4, arrival=1))))
+    assert before.steps[2].preempted == (0,)
+    assert rules(before) == ["encoder-missing"]
+
+
 # -- faults that were real -----------------------------------------------------------------------
 
 NARROW = replace(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from outputs import cached, new, output
 
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.corpus.parts import Group
+from schedfuzz.corpus.parts import Connector, External, Group
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Trace, Violation
 from schedfuzz.corpus.validate import validate
@@ -239,6 +239,17 @@ REAL = {
                 Request(2, Prompt(4, 1), 4, 1),
                 Request(3, Prompt(22, 2), 3, 2),
                 Request(4, Prompt(14, 3), 7),
+            ),
+        ),
+    ),
+    "load-beyond-the-state": (
+        "0.27.1", "0.28.0", "kv-content",
+        Scenario(
+            Engine(128, 60, groups=(FULL, MAMBA), connector=Connector()),
+            (
+                Request(0, Prompt(65), 2),
+                Request(1, Prompt(60, shared=40), 6, 5,
+                        external=External(48, load_async=True, steps=1)),
             ),
         ),
     ),

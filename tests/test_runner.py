@@ -280,8 +280,10 @@ CASES = [
          "0 blocks for 6 tokens, 1 needed"),
     Case(("block-table",), SYNC, one_resumed, known_data("new_block_ids", ([0],)), "null block"),
     Case(("block-table",), SYNC, one_resumed, known_data("new_block_ids", ([12],)), "no block"),
-    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(3, 4)]), "never written"),
-    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(1, 0)]), "to no block"),
+    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(3, 4)]),
+         "never written"),
+    Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(1, 0)]),
+         "to no block"),
     Case(("block-copy",), SYNC, one_decode, sent_as("kv_cache_block_copies", [(1, 3), (1, 3)]),
          "takes part in another copy"),
     Case(("common-prefix",), SYNC, two_decodes, sent_as("num_common_prefix_blocks", [1]),
@@ -298,6 +300,7 @@ CASES = [
 # What a client got is for the driver to judge: test_clients.
 # What only an encoder or adapters bring: test_encoder.
 NOT_THE_RUNNERS = {
+    "draft-slots", "draft-lookahead",  # test_serving
     "encoder-budget", "encoder-cache", "encoder-missing", "encoder-slots", "encoder-held",
     "lora-limit",
     # What only grammars or canvases bring: test_structured, test_diffusion.

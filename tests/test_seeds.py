@@ -1,6 +1,7 @@
 """The scenarios that schedfuzz brings along: readable, clean, each one what its name says."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -44,12 +45,31 @@ SHOWS: dict[str, Callable[[Trace], bool]] = {
     "ec_connector": lambda trace: bool(trace.steps[1].waiting) and not trace.steps[1].scheduled,
     "encoder_decoder": lambda trace: all(x.start == 0 for x in shares(trace) if x.path == "new"),
     "images": lambda trace: (0, 0, 20) in [(x.request, x.start, x.tokens) for x in shares(trace)],
+    "logprobs": lambda trace: len([x for x in shares(trace) if x.start < 20]) > 2,
+    "pause_and_resume": lambda trace: {"pause keep clearing", "resume"} <= happened(trace),
+    "pooling": lambda trace: not any(x.tokens for x in trace.outputs),
+    "stops": lambda trace: {x.finish_reason for x in trace.outputs} == {"stop"},
+    "streaming_session": lambda trace: {"turn 0", "close 0"} <= happened(trace),
+    "throttled_prefills": lambda trace: [x.request for x in trace.steps[3].scheduled] == [0],
     "lora": lambda trace: [x.request for x in shares(trace) if x.path == "new"] == [0, 2, 3, 1],
     "diffusion": denoises,
     "structured_output": lambda trace: any(x.finish_reason == "stop" for x in trace.outputs),
     "kv_handoffs": lambda trace: {"send 0", "send 0 complete"} <= happened(trace),
     "kv_offloading": lambda trace: "load 1 complete" in happened(trace),
     "kv_loads": lambda trace: {"load 0 complete", "load 2 failed"} <= happened(trace),
+    "ngram_drafts": lambda trace: {0, 1, 3} <= {x.drafts for x in shares(trace)},
+    "draft_widths": lambda trace: {1, 3} <= {x.drafts for x in shares(trace)},
+    "dflash_drafts": lambda trace: (
+        (1, 0, 22) in [(x.request, x.start, x.tokens) for x in shares(trace)]
+    ),
+    "model_runner_v2": preempted,
+    "pipeline_ranks": lambda trace: all(len(step.scheduled) < 3 for step in trace.steps),
+    "watermark": lambda trace: any(step.waiting and step.free_blocks >= 6 for step in trace.steps),
+    "mamba_align": lambda trace: any(x.tokens == 16 and not x.sampled for x in shares(trace)),
+    "prefix_match_unit": lambda trace: 28 in [x.start for x in shares(trace) if x.path == "new"],
+    "sliding_window": lambda trace: any(
+        one.free_blocks < two.free_blocks and not two.finished for one, two in pairwise(trace.steps)
+    ),
     "prefix_sharing": lambda trace: any(x.path == "new" and x.start for x in shares(trace)),
     "priority_preemption": preempted,
     "reset_under_load": lambda trace: "reset preempting" in happened(trace) and preempted(trace),

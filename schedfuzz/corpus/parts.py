@@ -23,8 +23,9 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """The engine's KV connector: ours, which plays each request's script, or vLLM's offloading.
 
     `failure_policy` is vLLM's `kv_load_failure_policy`. `offload_blocks` is the CPU pool of the
-    offloading connector, whose transfers take `store_steps` and `load_steps` engine steps. `restores_state` says whether ours brings a whole mamba state along, or
-    only continues the one that the scheduler has after the tokens it counts as computed.
+    offloading connector, whose transfers take `store_steps` and `load_steps` engine steps.
+    `restores_state` says whether ours brings a whole mamba state along, or only continues the one
+    that the scheduler has after the tokens it counts as computed.
     """
 
     kind: Literal["scripted", "offloading"] = "scripted"

@@ -115,13 +115,17 @@ def _mended_group(group: Group) -> Group:
     return group if window == group.window else Group(group.kind, window)
 
 
+def has_one_full_group(engine: Engine) -> bool:
+    """Return whether full attention is all that the engine's KV cache is for."""
+    return len(engine.groups) < 2 and all(group.kind == "full" for group in engine.groups)
+
+
 def fitting_connector(engine: Engine) -> Connector | None:
     """Return the connector with what its kind has; offloading with other groups is scripted."""
     connector = engine.connector
     if connector is None:
         return None
-    several = len(engine.groups) > 1 or any(group.kind != "full" for group in engine.groups)
-    if connector.kind == "offloading" and not several:
+    if connector.kind == "offloading" and has_one_full_group(engine):
         return Connector(
             kind="offloading", offload_blocks=connector.offload_blocks or 32,
             store_steps=connector.store_steps, load_steps=connector.load_steps,
@@ -240,9 +244,10 @@ RELATIONS: tuple[Relation, ...] = (
         lambda e: {"spec_widths": ()},
     ),
     Relation(
-        "pipeline_parallel_size", "with drafts it needs async_scheduling",
-        lambda e: e.pipeline_parallel_size == 1 or e.async_scheduling
-        or not e.num_speculative_tokens,
+        "pipeline_parallel_size", "above 1 it needs async_scheduling on v2 (v1 has it without "
+        "pipeline ranks only), or else no drafts",
+        lambda e: e.pipeline_parallel_size == 1
+        or (e.model_runner == "v2" if e.async_scheduling else not e.num_speculative_tokens),
         lambda e: {"pipeline_parallel_size": 1},
     ),
     Relation(

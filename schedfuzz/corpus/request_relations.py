@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from schedfuzz.corpus.parts import External, Image, Turn
-from schedfuzz.corpus.relations import extra_slots, has_group
+from schedfuzz.corpus.relations import extra_slots, has_group, has_one_full_group
 from schedfuzz.corpus.scenario import Engine, Request
 
 
@@ -95,8 +95,8 @@ def fitting_external(engine: Engine, request: Request) -> External | None:
     """Return the script with what its prompt, the engine and the connector's role allow.
 
     A sync load leaves a token to compute, and so does one with a recurrent state, which cannot be
-    taken back by a token. Failed blocks are named by their ids, which only one KV
-    group makes clear; after a sync load vLLM takes them back in sync steps of the V1 runner alone.
+    taken back by a token. Failed blocks are named by their ids, which one full KV group makes
+    clear; after a sync load vLLM takes them back in sync steps of the V1 runner alone.
     """
     script = request.external
     if script is None or engine.connector is None:
@@ -110,7 +110,7 @@ def fitting_external(engine: Engine, request: Request) -> External | None:
         tokens=0 if role == "kv_producer" else max(0, min(script.tokens, most)),
         steps=script.steps if is_async else 0,
         fails=script.fails and is_async,
-        failed_blocks=script.failed_blocks if taken_back and len(engine.groups) < 2 else (),
+        failed_blocks=script.failed_blocks if taken_back and has_one_full_group(engine) else (),
         send_steps=0 if role == "kv_consumer" else script.send_steps,
     )
 
@@ -189,8 +189,8 @@ REQUEST_RELATIONS: tuple[RequestRelation, ...] = (
     RequestRelation(
         "external", "holds at most the prompt (one token less when loaded sync or with a mamba "
         "group), nothing for a kv_producer; a kv_consumer sends nothing; only an async load takes "
-        "steps or fails as a whole; failed_blocks need one KV group, and after a sync load v1 "
-        "without async_scheduling",
+        "steps or fails as a whole; failed_blocks need full attention alone, and after a sync load "
+        "v1 without async_scheduling",
         lambda e, r: fitting_external(e, r) == r.external,
         lambda e, r: {"external": fitting_external(e, r)},
     ),

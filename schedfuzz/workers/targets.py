@@ -2,8 +2,8 @@
 
 A target is a release, or a release with a transform: a function that rewrites each module's
 syntax tree while it is imported. A transform's name carries a digest of its file, so an edited
-transform is another target and never shares findings with the old one. The same holds for a scheduler class
-of the user's own, which takes the place of vLLM's.
+transform is another target and never shares findings with the old one. The same holds for a
+scheduler class of the user's own, which takes the place of vLLM's.
 """
 
 import ast

@@ -36,9 +36,10 @@ def _replace(tree: ast.Module, target: str, value: str | None, new: str) -> None
     """Give every assignment `target = value` (any value for None) a new right side."""
     found = 0
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [target]:
-            if value is None or ast.unparse(node.value) == value:
-                node.value = ast.parse(new, mode="eval").body
-                found += 1
+        if not isinstance(node, ast.Assign) or value not in (None, ast.unparse(node.value)):
+            continue
+        if [ast.unparse(t) for t in node.targets] == [target]:
+            node.value = ast.parse(new, mode="eval").body
+            found += 1
     if not found:
         raise ValueError(f"no assignment to {target}")

@@ -8,9 +8,34 @@ from random import Random
 from msgspec.structs import replace
 
 from schedfuzz.corpus.scenario import Engine
-from schedfuzz.fuzzer.dimensions import asks, pauses, sessions
+from schedfuzz.fuzzer.dimensions.asks import (
+    change_logprobs,
+    change_stop,
+    dress_logprobs,
+    dress_stops,
+    has_logprobs,
+    has_stops,
+    least_at_the_limit,
+    stopped_drafts,
+    told_in_chunks,
+)
 from schedfuzz.fuzzer.dimensions.dimension import Dimension, never, unshaped
+from schedfuzz.fuzzer.dimensions.pauses import (
+    add_pause,
+    add_throttle,
+    has_pauses,
+    has_throttles,
+    paused,
+    throttled,
+)
 from schedfuzz.fuzzer.dimensions.session_motifs import SESSION_MOTIFS
+from schedfuzz.fuzzer.dimensions.sessions import (
+    add_turn,
+    change_turn,
+    dress_sessions,
+    drop_turn,
+    has_sessions,
+)
 
 
 def _pooling(rng: Random, engine: Engine) -> Engine:
@@ -19,25 +44,25 @@ def _pooling(rng: Random, engine: Engine) -> Engine:
 
 CLIENTS: tuple[Dimension, ...] = (
     Dimension(
-        "sessions", 4, unshaped, never, sessions.dress_sessions, SESSION_MOTIFS,
-        (sessions.change_turn, sessions.change_turn, sessions.add_turn, sessions.drop_turn),
-        sessions.has_sessions,
+        "sessions", 4, unshaped, never, dress_sessions, SESSION_MOTIFS,
+        (change_turn, change_turn, add_turn, drop_turn),
+        has_sessions,
     ),
     Dimension(
-        "stops", 2, unshaped, never, asks.dress_stops,
-        (asks.least_at_the_limit, asks.stopped_drafts), (asks.change_stop,), asks.has_stops,
+        "stops", 2, unshaped, never, dress_stops,
+        (least_at_the_limit, stopped_drafts), (change_stop,), has_stops,
     ),
     Dimension(
-        "logprobs", 2, unshaped, never, asks.dress_logprobs, (asks.told_in_chunks,),
-        (asks.change_logprobs,), asks.has_logprobs,
+        "logprobs", 2, unshaped, never, dress_logprobs, (told_in_chunks,),
+        (change_logprobs,), has_logprobs,
     ),
     Dimension(
-        "pauses", 2, unshaped, never, motifs=(pauses.paused,), edits=(pauses.add_pause,),
-        told=pauses.has_pauses,
+        "pauses", 2, unshaped, never, motifs=(paused,), edits=(add_pause,),
+        told=has_pauses,
     ),
     Dimension(
-        "throttled prefills", 1, unshaped, never, motifs=(pauses.throttled,),
-        edits=(pauses.add_throttle,), told=pauses.has_throttles,
+        "throttled prefills", 1, unshaped, never, motifs=(throttled,),
+        edits=(add_throttle,), told=has_throttles,
     ),
     Dimension("pooling", 1, _pooling, lambda engine: engine.model == "pooling"),
 )  # fmt: skip

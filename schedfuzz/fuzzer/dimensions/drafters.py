@@ -4,6 +4,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from schedfuzz.corpus.relations import V2_METHODS
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
 from schedfuzz.fuzzer.draft import Draft
@@ -53,7 +54,17 @@ def _by_batch(rng: Random, engine: Engine) -> Engine:
 
 
 def _ranks(rng: Random, engine: Engine) -> Engine:
-    return replace(engine, pipeline_parallel_size=rng.choice((2, 2, 3)))
+    """Ranks with async scheduling, which only v2 takes, or without drafts."""
+    ranks = rng.choice((2, 2, 3))
+    if rng.random() < 0.5:
+        return replace(
+            engine, pipeline_parallel_size=ranks, async_scheduling=False, num_speculative_tokens=0
+        )
+    method = engine.spec_method if engine.spec_method in V2_METHODS else "eagle"
+    return replace(
+        engine, pipeline_parallel_size=ranks, async_scheduling=True, model_runner="v2",
+        spec_method=method,
+    )  # fmt: skip
 
 
 def saturated(rng: Random, engine: Engine, number: int, step: int) -> Fragment:

@@ -79,7 +79,7 @@ def change_delay(draft: Draft, rng: Random) -> None:
 
 
 ENCODER_DECODER = Dimension(
-    "encoder-decoder", 3, _both, lambda engine: engine.model == "encoder-decoder", _hear, (choir,)
+    "encoder-decoder", 1, _both, lambda engine: engine.model == "encoder-decoder", _hear, (choir,)
 )
 EC_CONNECTOR = Dimension(
     "EC connector", 3, _from_outside, lambda engine: engine.ec_connector, _sent,

@@ -9,7 +9,6 @@ from random import Random
 from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
-from schedfuzz.corpus.parts import Image
 from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
 from schedfuzz.fuzzer.dimensions.pictures import GALLERY, length_of, row
@@ -109,25 +108,22 @@ def interrupted(rng: Random, engine: Engine, number: int, step: int) -> Fragment
 
 
 def outgrown(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
-    """One request comes to a picture in the very step in which others take its blocks.
+    """A long prompt comes to one picture after the other while those before it take its blocks.
 
-    They go first, stand behind it in the running order, and decode into new blocks just when its
-    shares have filled the pool.
+    They stand behind it in the running order, and decode into new blocks just when its shares have
+    filled the pool.
     """
     size, limit, budget = engine.block_size, engine.max_model_len, engine.max_num_batched_tokens
     share = min(engine.long_prefill_token_threshold or budget, budget)
-    shares = rng.randint(1, clamp((limit - 2) // share, 1, 6))  # read before the picture
-    item = rng.randrange(GALLERY)
-    start = shares * share + rng.randint(0, max(0, min(share, limit - 2 - shares * share) - 1))
-    image = Image(start, length_of(engine, item), item)
-    length = clamp(start + image.length + rng.choice((0, 1, size, share)), 1, limit - 1)
-    outputs = random_outputs(rng, engine, length)
-    requests = [Request(number, Prompt(length, 8), outputs, step, 2, images=(image,))]
-    left = engine.num_blocks - 1 - blocks_for(min(length, (shares + 1) * share), size)
+    length = limit - rng.randint(1, clamp(limit // 3, 1, limit - 1))
+    images = row(rng, engine, length, list(range(2 * GALLERY)), rng.randint(0, share))
+    requests = [Request(number, Prompt(length, 8), 1, step, 2, images=images)]
+    shares = rng.randint(1, clamp(length // share, 1, 6))  # until the pool is full
+    left = engine.num_blocks - 1 - blocks_for(min(length, shares * share), size)
     while left > 0 and len(requests) < 5:
         filled = min(left, limit // size)
         left -= filled
-        short = clamp(filled * size - rng.choice((0, 0, 0, 1, 2)), 1, limit - 1)
+        short = clamp(filled * size - rng.randint(0, 2), 1, limit - 1)
         prefill = blocks_for(short, max(1, budget - share))
         arrival = step + max(1, shares - prefill)
         prompt, accept = Prompt(short, 11 + len(requests)), random_accept(rng, engine)

@@ -83,6 +83,9 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):
             return tokens
         return 0 if script["once"] else tokens // self._block_size * self._block_size
 
+    def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:
+        return tuple(range(len(self._kv_cache_config.kv_cache_groups)))
+
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if not num_external_tokens:
             return

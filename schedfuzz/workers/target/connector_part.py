@@ -53,7 +53,7 @@ class ConnectorPart(Part):
     def excuses(self, row: Row) -> bool:
         """Return whether a row reads what failed to load; what it writes is spoilt then too."""
         tables = tuple(row.state.tables)
-        read = slots(self.runner.kv, tables, 0, row.end)
+        read = slots(self.runner.kv, tables, 0, row.end, row.start)
         first = min((position for position, slot in read if slot == SPOILT), default=None)
         if first is None:
             return False

@@ -52,7 +52,7 @@ class Handoffs:
     def _check_content(self, handoff: Handoff, when: str) -> None:
         digests = self.known.digests(handoff.request)
         sure = min(handoff.computed, handoff.tokens - 1)
-        for position, slot in slots(self.runner.kv, handoff.tables, 0, sure):
+        for position, slot in slots(self.runner.kv, handoff.tables, 0, sure, sure):
             if slot != digests[position]:
                 detail = f"position {position} of its blocks held other content {when}"
                 checks.blame(self.runner, "handoff-content", detail, int(handoff.request))

@@ -90,7 +90,7 @@ class Loads:
 
     def _check_content(self, load: Load) -> None:
         held = self._held(load)
-        for position, slot in slots(self.runner.kv, load.tables, load.start, load.end):
+        for position, slot in slots(self.runner.kv, load.tables, load.start, load.end, load.end):
             if slot != held[position]:
                 detail = f"position {position} changed while it was loaded"
                 checks.blame(self.runner, "load-overwritten", detail, int(load.request))
@@ -103,9 +103,15 @@ class Loads:
         return script
 
     def _target(self, load: Load) -> set[int]:
-        """Return the blocks that a load writes to."""
-        first = load.start // self.size
-        return {block for table in load.tables for block in table[first:] if block}
+        """Return the blocks that a load must write to: what its window leaves out needs none."""
+        kv, target = self.runner.kv, set[int]()
+        for index, group in kv.attention:
+            low = max(load.start, group.first(load.end))
+            if low < load.end:
+                target.update(load.tables[index][low // self.size :])
+        for index, _ in kv.recurrent:
+            target.update(load.tables[index][load.start // self.size :])
+        return target - {0}
 
     def _failing(self, load: Load) -> set[int]:
         """Return the blocks that a load fails to write; only a request's first load fails."""
@@ -124,11 +130,11 @@ class Loads:
         digests = self.known.digests(load.request)[: load.end]
         if not failing:
             return digests
-        table = load.tables[self.runner.kv.attention[0][0]]
-        return [
-            SPOILT if table[position // self.size] in failing else digest
-            for position, digest in enumerate(digests)
-        ]
+        spoilt = set(range(load.start, load.end))
+        if not self._script(load).fails:
+            (table,) = load.tables
+            spoilt = {p for p in spoilt if table[p // self.size] in failing}
+        return [SPOILT if p in spoilt else digest for p, digest in enumerate(digests)]
 
     def _continues_state(self, load: Load) -> bool:
         """Return whether a recurrent state can be brought to the load's end.

@@ -94,6 +94,10 @@ class SimulatedRunner:
             checks.context(self, row)
         return rows
 
+    def _request(self, data: Any) -> Request:
+        """Return the request that vLLM's data starts: of a session, as its present turn asks."""
+        return self.sessions.enter(self.step, data) or self.requests[data.req_id]
+
     # -- what the generations do differently -----------------------------------------------------
 
     def _update(self, output: Any) -> None:
@@ -191,6 +195,10 @@ class SimulatedRunner:
             for row in rows:
                 row.state.next_drafts = []
             return
+        if self.engine.spec_method == "ngram":
+            for row in rows:
+                row.state.next_drafts = self._looked_up(row, width)
+            return
         # The drafter proposes zeros for the whole batch when any row is too near the limit.
         room = max((row.end for row in rows), default=0) + width <= self.engine.max_model_len
         for row in rows:
@@ -202,6 +210,21 @@ class SimulatedRunner:
                 state.next_drafts = draft(state.guess, state.digests[-1], position, accept, width)
             else:
                 state.next_drafts = [0] * width
+
+    def _looked_up(self, row: Row, width: int) -> list[int]:
+        """Return an ngram drafter's proposal: as many drafts as the request's script says.
+
+        Source: `v1/spec_decode/ngram_proposer.py`: none without a sample, none past the limit.
+        """
+        state = row.state
+        position = state.known - 1
+        script = state.request.proposals
+        count = min(width, script[position % len(script)]) if script else width
+        count = min(count, self.engine.max_model_len - state.known)
+        if not row.samples or count <= 0:
+            return []
+        accept = state.request.accept
+        return draft(state.guess, state.digests[-1], position, accept, count)
 
     def _width(self, output: Any) -> int:
         """Return how many drafts a request is to get for its next step."""

@@ -37,7 +37,7 @@ class V1Runner(SimulatedRunner):
             self._update_cached(cached, index, req_id, req_id in resumed)
 
     def _add(self, data: Any) -> None:
-        self.states[data.req_id] = State(self.sessions.request(self, data), data)
+        self.states[data.req_id] = State(self._request(data), data)
         self.batch[data.req_id] = None
 
     def _update_cached(self, cached: Any, index: int, req_id: str, resumed: bool) -> None:

@@ -43,7 +43,7 @@ class V2Runner(SimulatedRunner):
         known = self.states.get(data.req_id)
         if known is not None:  # a streaming session's next turn keeps its slot
             self.free_slots.append(known.slot)
-        state = State(self.sessions.request(self, data), data)
+        state = State(self._request(data), data)
         if not self.free_slots:
             checks.fail(self, "seats", "it is new while every slot is taken", state)
         state.slot = self.free_slots.pop()

@@ -1,7 +1,7 @@
 """Nouns: KV groups, align mode, prefix match unit.
 
 The groups come from the layers' KV specs (`specs`); a config only learns of mamba's cache mode. It
-is set after creation, since the tiny model has no mamba layer, and then checked as for one that has.
+is set after creation, since the tiny model has no mamba layer, and checked as for one that has.
 """
 
 import functools

@@ -4,15 +4,12 @@ A session's next turn reaches the runner as a new request with a known id. Which
 that its prompt is what the client was told and then sent, follows from the scenario alone.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Request
 from schedfuzz.corpus.tokens import Spoken, conversation, turn_views
 from schedfuzz.workers.target.faults import BrokenRule
-
-if TYPE_CHECKING:
-    from schedfuzz.workers.target.runner import SimulatedRunner
 
 
 class Session:
@@ -24,7 +21,7 @@ class Session:
         self.turn = 0
         self.length = len(self.spoken[0].prompt)
 
-    def enter(self, runner: "SimulatedRunner", data: Any) -> Request:
+    def enter(self, step: int, data: Any) -> Request:
         """Return the request as the turn asks that vLLM's NewRequestData starts or restarts.
 
         Raises BrokenRule when its prompt is not the session so far.
@@ -36,7 +33,7 @@ class Session:
         if self.turn < len(self.spoken) and list(prompt) != self.spoken[self.turn].prompt:
             wanted = len(self.spoken[self.turn].prompt)
             detail = f"turn {self.turn} has a prompt of {len(prompt)} tokens, not its {wanted}"
-            broken = violation("session-prompt", detail, runner.step, self.views[0].id)
+            broken = violation("session-prompt", detail, step, self.views[0].id)
             raise BrokenRule(broken)
         return self.views[min(self.turn, len(self.views) - 1)]
 
@@ -49,7 +46,10 @@ class Sessions:
             req_id: Session(request, limit) for req_id, request in requests.items() if request.turns
         }
 
-    def request(self, runner: "SimulatedRunner", data: Any) -> Request:
-        """Return the request that vLLM's data is about. Raises BrokenRule, see `Session.enter`."""
+    def enter(self, step: int, data: Any) -> Request | None:
+        """Return the request that vLLM's data is about, None if it is no session's.
+
+        Raises BrokenRule, see `Session.enter`.
+        """
         session = self._sessions.get(data.req_id)
-        return runner.requests[data.req_id] if session is None else session.enter(runner, data)
+        return None if session is None else session.enter(step, data)

@@ -63,11 +63,17 @@ class Contents:
         return digests
 
 
-def slots(kv: "KVCache", tables: Tables, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield (position, content) of positions start..end-1 that have a block, group by group."""
+def slots(
+    kv: "KVCache", tables: Tables, start: int, end: int, query: int
+) -> Iterator[tuple[int, int]]:
+    """Yield (position, content) of positions start..end-1 that have a block, group by group.
+
+    Only those that queries from position `query` on attend to.
+    """
     size = kv.engine.block_size
     for index, group in kv.attention:
         table = tables[index]
-        for position in range(start, min(end, len(table) * size)):
+        low = max(start, group.first(query))
+        for position in range(low, min(end, len(table) * size)):
             if table[position // size]:
                 yield position, group.slot(table, position)
