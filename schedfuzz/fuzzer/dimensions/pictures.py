@@ -28,7 +28,8 @@ def encoder_shape(rng: Random, engine: Engine) -> Engine:
         share = size + rng.choice((-3, -1, 0, 1, 2, 5, engine.block_size))
         changes["max_num_batched_tokens"] = max(share, least_token_budget(engine))
     elif rng.random() < 0.5:  # shares end where others get theirs in the same step
-        changes["long_prefill_token_threshold"] = rng.choice((size, size + 1, engine.block_size))
+        share = rng.choice((size, size + 1, engine.block_size))
+        changes["long_prefill_token_threshold"] = max(share, engine.num_speculative_tokens + 1)
         changes["policy"] = rng.choice(("fcfs", "priority"))
     return replace(engine, **changes)
 
