@@ -17,7 +17,9 @@ from schedfuzz.fuzzer.dimensions.dimension import Dimension
 from schedfuzz.fuzzer.draft import Draft
 
 Role = Literal["kv_both", "kv_producer", "kv_consumer"]
-ROLES: tuple[Role, ...] = ("kv_both", "kv_both", "kv_both", "kv_consumer", "kv_producer")
+ROLES: tuple[Role, ...] = (
+    "kv_both", "kv_both", "kv_both", "kv_consumer", "kv_consumer", "kv_producer",
+)  # fmt: skip
 STEPS = (0, 0, 1, 1, 2, 3, 5, 9)
 
 
@@ -101,6 +103,6 @@ def change_connector(draft: Draft, rng: Random) -> None:
 
 
 KV_CONNECTOR = Dimension(
-    "KV connector", 6, _shape, _on, _dress, CONNECTOR_MOTIFS,
+    "KV connector", 8, _shape, _on, _dress, CONNECTOR_MOTIFS,
     (change_script, change_script, change_script, change_connector),
 )  # fmt: skip

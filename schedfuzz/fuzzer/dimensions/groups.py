@@ -126,6 +126,6 @@ def change_shared_pool(draft: Draft, rng: Random) -> None:
 
 
 KV_GROUPS = Dimension(
-    "KV groups", 8, _shape, lambda engine: bool(engine.groups), motifs=GROUP_MOTIFS,
+    "KV groups", 10, _shape, lambda engine: bool(engine.groups), motifs=GROUP_MOTIFS,
     edits=(change_groups, change_group_window, change_unit, change_shared_pool),
 )  # fmt: skip

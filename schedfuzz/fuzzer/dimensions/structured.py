@@ -118,7 +118,7 @@ def change_script(draft: Draft, rng: Random) -> None:
 
 
 STRUCTURED = Dimension(
-    "structured output", 8, shape, lambda engine: engine.reasoning, dress, (thinking, compiling),
+    "structured output", 6, shape, lambda engine: engine.reasoning, dress, (thinking, compiling),
     (move_marker, change_script),
     lambda requests, events: any(request.structured is not None for request in requests),
 )  # fmt: skip
