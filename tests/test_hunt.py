@@ -46,16 +46,21 @@ def test_the_first_hunt_finds_minimizes_and_exports_the_seed_bug(
 ) -> None:
     out = tmp_path / "out"
     code, result = hunt(
-        shared_home, tmp_path, "0.28.0", "0.29.0", "--runs", 500, "--seed", 3, "--export", out
+        shared_home, tmp_path, "0.28.0", "0.29.0", "--runs", 500, "--seed", 5, "--export", out
     )
     assert code == 3
-    assert result["executions"] == 500 and result["infra"] == 0 and result["seed"] == 3
+    assert result["executions"] == 500 and result["infra"] == 0 and result["seed"] == 5
     assert all(set(row) >= KEYS for row in result["findings"])
-    [row] = [row for row in result["findings"] if row["rule"] == "past-max-model-len"]
-    assert (row["verdict"], row["kind"], row["status"]) == ("fixed", "contract", "minimized")
+    # A request that is new when it is padded, and one that is resumed, are two findings.
+    row, *_ = [
+        row
+        for row in result["findings"]
+        if (row["verdict"], row["rule"]) == ("fixed", "past-max-model-len")
+    ]
+    assert (row["kind"], row["status"]) == ("contract", "minimized")
     assert row["reproducer"]["requests"] <= 2 and row["reproducer"]["steps"] <= 6
     decode(json.dumps(row["reproducer"]["scenario"]))
-    [file] = out.glob("test_past_max_model_len_*.py")
+    [file] = out.glob(f"test_past_max_model_len_*{row['fingerprint'][:8]}.py")
     assert "schedfuzz" not in file.read_text()
     assert plain_pytest(environment_028, file).returncode == 1
     assert plain_pytest(environment_029, file).returncode == 0
@@ -69,7 +74,7 @@ def test_a_careless_fix_is_found_as_a_regression_to_starvation(
     shared_home: Home, tmp_path: Path
 ) -> None:
     fault = f"0.29.0+{FAULTS}:careless_fix"
-    code, result = hunt(shared_home, tmp_path, "0.29.0", fault, "--runs", 1500, "--seed", 4)
+    code, result = hunt(shared_home, tmp_path, "0.29.0", fault, "--runs", 400, "--seed", 2)
     assert code == 3
     starved = [row for row in result["findings"] if row["rule"] == "passed-over"]
     assert [(row["verdict"], row["kind"]) for row in starved] == [("regressed", "starvation")]

@@ -31,7 +31,7 @@ EDITS: tuple[tuple[int, Edit], ...] = (
     (8, requests.nudge_arrival),
     (6, requests.arrival_to_moment),
     (4, requests.shift_later_ones),
-    (9, requests.delete_request),
+    (12, requests.delete_request),
     (5, requests.copy_request),
     (2, requests.split_request),
     (9, requests.share_prefix),
