@@ -16,7 +16,8 @@ VerdictName = Literal["fixed", "regressed", "both", "changed", "clean", "infra"]
 # finished: every request left; violated: a rule was broken; rejected: the release refuses the
 # configuration or a request; unsupported: it does not know a field; infra: we could not run it.
 OutcomeName = Literal["finished", "violated", "rejected", "unsupported", "infra"]
-Path = Literal["new", "running", "resumed"]
+# turn: a streaming session is admitted with its next input
+Path = Literal["new", "running", "resumed", "turn"]
 
 
 class Scheduled(msgspec.Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ from schedfuzz.corpus.trace import Scheduled, Step, Trace
 MAP_SIZE = 1 << 16
 SITES = 1 << 13  # per side
 FIRST_HASHED = 1 + 2 * SITES
-PATHS = {"new": 1, "running": 2, "resumed": 3}
+PATHS = {"new": 1, "running": 2, "resumed": 3, "turn": 4}
 
 Shape = tuple[int, ...]
 
@@ -65,12 +65,12 @@ def _slot(key: tuple[int, ...]) -> int:
 
 def _kinds(step: Step) -> Shape:
     """Return which kinds of request met: running, new, resumed, preempted, finished, aborted."""
-    counts = [0, 0, 0, 0]
+    counts = [0] * (1 + len(PATHS))
     for share in step.scheduled:
         counts[PATHS[share.path]] += 1
     return (
         min(counts[2], 2),
-        counts[1] > 0,
+        counts[1] + counts[4] > 0,
         counts[3] > 0,
         len(step.preempted) > 0,
         len(step.finished) > 0,

@@ -37,7 +37,9 @@ class V1Runner(SimulatedRunner):
             self._update_cached(cached, index, req_id, req_id in resumed)
 
     def _add(self, data: Any) -> None:
-        self.states[data.req_id] = State(self._request(data), data)
+        again = data.req_id in self.states
+        state = self.states[data.req_id] = State(self._request(data), data)
+        state.path = "turn" if again else "new"
         self.batch[data.req_id] = None
 
     def _update_cached(self, cached: Any, index: int, req_id: str, resumed: bool) -> None:
@@ -83,7 +85,7 @@ class V1Runner(SimulatedRunner):
     def _samples(self, state: State, start: int, tokens: int) -> bool:
         """Return whether the share reaches all tokens, async placeholders among them."""
         counted = state.known
-        if self.engine.async_scheduling and state.path != "new":
+        if self.engine.async_scheduling and state.path not in ("new", "turn"):
             counted = len(state.prompt) + state.reported_outputs
         return state.computed + tokens >= counted
 

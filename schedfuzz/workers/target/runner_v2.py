@@ -53,7 +53,8 @@ class V2Runner(SimulatedRunner):
             state.prefill = len(tokens)
         if known is not None and known.request.turns:
             state.recurrent = known.recurrent
-        state.path = "resumed" if known is None and data.req_id in self.seen else "new"
+        if data.req_id in self.seen:
+            state.path = "resumed" if known is None else "turn"
         state.next_drafts = [0] * self.engine.num_speculative_tokens
         self.seen.add(data.req_id)
         self.states[data.req_id] = state
