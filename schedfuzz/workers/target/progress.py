@@ -34,9 +34,7 @@ class Progress:
         # Stale output of a preempted request drains within the pipeline depth.
         self.patience = 6 + 2 * scenario.engine.async_scheduling
 
-    def after_schedule(
-        self, step: int, shares: dict[str, int], excused: bool
-    ) -> Violation | None:
+    def after_schedule(self, step: int, shares: dict[str, int], excused: bool) -> Violation | None:
         """Return a passed-over violation once the head of the queue was left too often."""
         head = queue_head(self.scheduler)
         left = self._budget_left(shares)
