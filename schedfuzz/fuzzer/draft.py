@@ -34,6 +34,14 @@ class Draft:
         index = int(rng.random() * len(self.requests))
         return index, self.requests[index]
 
+    def exchange(self, rng: Random, field: str) -> None:
+        """Exchange a field of two random requests."""
+        here, one = self.pick(rng)
+        there, other = self.pick(rng)
+        self.requests[here] = replace(one, **{field: getattr(other, field)})
+        if there != here:
+            self.requests[there] = replace(other, **{field: getattr(one, field)})
+
     def insert(self, requests: Sequence[Request], events: Sequence[Event], shift: int) -> None:
         """Add a story with fresh ids, `shift` steps later than written."""
         first = self.free_id()

@@ -120,9 +120,9 @@ class Hunt:
             return None
         before, after = self.pair.run(scenario)
         self.totals.executions += 1
-        verdict = judge(before, after, self.plan.self_check)
         if self._learn(before, after):
             return None
+        verdict = judge(before, after, self.plan.self_check)
         if verdict.verdict == "infra":
             self.totals.infra += 1
         elif verdict.verdict != "clean":
@@ -157,7 +157,7 @@ class Hunt:
         lacking = [trace.reason for trace in traces if trace.outcome == "unsupported"]
         for reason in lacking:
             self.supported.learn(reason)
-        self.totals.left_out = sorted(self.supported.left_out)
+            self.totals.left_out = sorted(self.supported.left_out)
         return bool(lacking)
 
     # -- findings --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ What a dimension adds to an engine or a request is a small tree of structs, tupl
 set of passes walks any such tree, so a new field is minimized the day it is written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -97,25 +97,23 @@ def _holds(best: Scenario, path: Path, value: Any) -> bool:
     return _reaches(best, path) and bool(get(best, path) == value)
 
 
-def _nodes(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield every node below `path` with its own path, parents first."""
-    yield path, node
+def _nodes(node: Any, path: Path, skipped: tuple[str, ...] = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every node below one with its path, parents first, but for its `skipped` fields."""
+    members: Iterable[tuple[str | int, Any]] = ()
     if isinstance(node, msgspec.Struct):
-        skipped = (
-            OWN_PASSES.get(str(path[0]), ()) if len(path) == (1 + (path[0] != "engine")) else ()
-        )
-        for field in fields(type(node)):
-            if field.name not in skipped:
-                yield from _nodes(getattr(node, field.name), (*path, field.name))
+        members = ((name, getattr(node, name)) for name in node.__struct_fields__)
     elif isinstance(node, tuple):
-        for index, member in enumerate(node):
-            yield from _nodes(member, (*path, index))
+        members = enumerate(node)
+    for key, member in members:
+        if key not in skipped:
+            yield (*path, key), member
+            yield from _nodes(member, (*path, key))
 
 
 def _all(best: Scenario) -> Iterator[tuple[Path, Any]]:
     for index, request in enumerate(best.requests):
-        yield from _nodes(request, ("requests", index))
-    yield from _nodes(best.engine, ("engine",))
+        yield from _nodes(request, ("requests", index), OWN_PASSES["requests"])
+    yield from _nodes(best.engine, ("engine",), OWN_PASSES["engine"])
     for index, event in enumerate(best.events):
         if isinstance(event, ThrottlePrefills):
             yield ("events", index, "steps"), event.steps
@@ -129,12 +127,7 @@ def _tuples(best: Scenario) -> Iterator[tuple[Path, tuple[Any, ...]]]:
 
 
 def _structs(best: Scenario) -> Iterator[tuple[Path, msgspec.Struct]]:
-    roots = ("requests", "engine")
-    return (
-        (path, node)
-        for path, node in _all(best)
-        if isinstance(node, msgspec.Struct) and len(path) > 1 + (path[0] == roots[0])
-    )
+    return ((path, node) for path, node in _all(best) if isinstance(node, msgspec.Struct))
 
 
 def _numbers(best: Scenario) -> Iterator[tuple[Path, int]]:

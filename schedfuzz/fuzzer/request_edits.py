@@ -139,11 +139,7 @@ def change_priority(draft: Draft, rng: Random) -> None:
 
 def swap_order(draft: Draft, rng: Random) -> None:
     """Exchange two requests' ids: arrivals in one step are admitted in order of their ids."""
-    here, one = draft.pick(rng)
-    there, other = draft.pick(rng)
-    draft.requests[here] = replace(one, id=other.id)
-    if there != here:
-        draft.requests[there] = replace(other, id=one.id)
+    draft.exchange(rng, "id")
 
 
 def insert_motif(draft: Draft, rng: Random) -> None:

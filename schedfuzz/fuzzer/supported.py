@@ -37,8 +37,12 @@ class Supported:
         if not self.left_out:
             return scenario
         engine = self._engine(scenario.engine)
-        request = {name: _REQUEST_DEFAULTS[name] for name in self._names("requests")
-                   if name in _REQUEST_DEFAULTS}  # fmt: skip
+        request = {
+            name: _REQUEST_DEFAULTS[name]
+            for name in self._names("requests")
+            if name in _REQUEST_DEFAULTS
+            and any(getattr(one, name) != _REQUEST_DEFAULTS[name] for one in scenario.requests)
+        }
         happenings = set(self._names("events"))
         events = tuple(e for e in scenario.events if type(e).__name__ not in happenings)
         if not engine and not request and len(events) == len(scenario.events):

@@ -36,6 +36,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     LORA,
     DIFFUSION,
 )
+_WEIGHTS = [dimension.weight for dimension in DIMENSIONS]
 
 
 def active(
@@ -51,8 +52,7 @@ def active(
 
 def choose(rng: Random) -> Dimension:
     """Return a dimension by weight."""
-    weights = [dimension.weight for dimension in DIMENSIONS]
-    return rng.choices(DIMENSIONS, weights)[0]
+    return rng.choices(DIMENSIONS, _WEIGHTS)[0]
 
 
 def dress(rng: Random, on: Iterable[Dimension], engine: Engine, request: Request) -> Request:

@@ -60,11 +60,7 @@ def stalled_victim(rng: Random, engine: Engine, number: int, step: int) -> Fragm
 
 def exchange_priorities(draft: Draft, rng: Random) -> None:
     """Let two requests change places in importance."""
-    one, first = draft.pick(rng)
-    other, second = draft.pick(rng)
-    draft.requests[one] = replace(first, priority=second.priority)
-    if one != other:
-        draft.requests[other] = replace(second, priority=first.priority)
+    draft.exchange(rng, "priority")
 
 
 RIVALS = Dimension(

@@ -27,6 +27,7 @@ from schedfuzz.workers.target.main import (
     limit_address_space,
     limited,
     raise_hang,
+    take_output,
 )
 
 SCHEDULER = Path("vllm", "v1", "core")
@@ -66,9 +67,7 @@ def main() -> None:
     """Play every scenario, then write both reports."""
     settings = msgspec.json.decode(sys.argv[1], type=Settings)
     die_with_parent(settings.parent)
-    out = os.dup(1)
-    os.dup2(2, 1)  # whatever vLLM prints goes to the log
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    out = take_output()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides
     scenarios = [decode(line) for line in Path(settings.scenarios).read_bytes().splitlines()]
     os.chdir(_packages())  # so that both reports name the files from `vllm/` on

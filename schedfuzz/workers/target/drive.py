@@ -18,7 +18,7 @@ from schedfuzz.workers.target.fairness import Fairness
 from schedfuzz.workers.target.faults import BrokenRule, Hang
 from schedfuzz.workers.target.make import make_runner
 from schedfuzz.workers.target.outside import Outside
-from schedfuzz.workers.target.progress import Progress, free_blocks, queue_head
+from schedfuzz.workers.target.progress import Progress, free_blocks, queue_head, queues
 from schedfuzz.workers.target.seam import Rejected, Unsupported
 from schedfuzz.workers.target.where import innermost
 
@@ -247,8 +247,7 @@ class Drive:
         self.runner.happened = []
 
     def _waiting(self) -> int:
-        names = ("waiting", "skipped_waiting", "kv_holding_waiting")
-        return sum(len(getattr(self.scheduler, name, ())) for name in names)
+        return sum(map(len, queues(self.scheduler)))
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ are judged for which none can hold: plain requests, with budget left, while a la
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from schedfuzz.corpus.events import ThrottlePrefills
@@ -12,6 +13,7 @@ from schedfuzz.corpus.relations import extra_slots
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
 from schedfuzz.corpus.trace import Violation
+from schedfuzz.workers.target.progress import queues
 
 WAITING = ("WAITING", "PREEMPTED")
 
@@ -39,7 +41,9 @@ class Fairness:
         if not self.watched:
             return
         running = [(r.request_id, self._could_go_on(r)) for r in self.scheduler.running]
-        queue = [r for r in self._queued() if self._could_be_admitted(r)]
+        # Of several that were overtaken, the queue proper's first is blamed.
+        queued = chain.from_iterable(reversed(queues(self.scheduler)))
+        queue = [r for r in queued if self._could_be_admitted(r)]
         self.seen = _Seen(running, queue)
 
     def after_schedule(
@@ -91,10 +95,6 @@ class Fairness:
         return int(budget) - sum(shares.values())
 
     # -- the queue -------------------------------------------------------------------------------
-
-    def _queued(self) -> list[Any]:
-        skipped = getattr(self.scheduler, "skipped_waiting", ())
-        return [*self.scheduler.waiting, *skipped]
 
     def _could_be_admitted(self, request: Any) -> bool:
         if getattr(request, "num_stale_output_tokens", 0) > 0:

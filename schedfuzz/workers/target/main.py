@@ -53,10 +53,7 @@ def main() -> None:
     """Run the zygote until its jobs end or its supervisor is gone."""
     settings = msgspec.json.decode(sys.argv[1], type=Settings)
     die_with_parent(settings.parent)
-    data_out = os.dup(1)
-    os.dup2(2, 1)  # whatever vLLM prints goes to the log
-    # A worker's end loses what is buffered, and its fork would write it once more.
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    data_out = take_output()
     coverage = CoverageMap()
     try:
         transform = None
@@ -188,6 +185,17 @@ def limited(scenario: Scenario, cpu_seconds: float) -> Trace:
         return run(scenario)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def take_output() -> int:
+    """Return the descriptor of standard output for our answers; what vLLM prints goes to the log.
+
+    A process that ends at once loses what is buffered, and its fork would write it once more.
+    """
+    data_out = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return data_out
 
 
 def die_with_parent(parent: int) -> None:

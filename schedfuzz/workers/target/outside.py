@@ -72,14 +72,13 @@ class Outside:
                 self._apply(event)
         return in_flight
 
-    def resume(self) -> bool:
-        """Let a paused scheduler go on; return whether it was paused."""
+    def resume(self) -> None:
+        """Let a paused scheduler go on."""
         if not self.paused:
-            return False
+            return
         self.core.resume_scheduler()
         self.paused = False
         self.happened.append("resume")
-        return True
 
     def _send(self, request: Request, tokens: list[int] | None) -> None:
         hasher = self.core.request_block_hasher

@@ -5,6 +5,7 @@ Starvation is judged from progress, never from a clock: nothing scheduled while 
 it needs is free (passed over).
 """
 
+from itertools import chain
 from typing import Any
 
 from schedfuzz.corpus.events import ResetPrefixCache
@@ -185,12 +186,17 @@ def queue_head(scheduler: Any) -> Any:
     One that waits for the outside world is passed by, unless there is no other.
     """
     blocked = None
-    for name in ("kv_holding_waiting", "skipped_waiting", "waiting"):
-        for request in getattr(scheduler, name, None) or ():
-            if not request.status.name.startswith("WAITING_FOR_"):
-                return request
-            blocked = blocked or request
+    for request in chain.from_iterable(queues(scheduler)):
+        if not request.status.name.startswith("WAITING_FOR_"):
+            return request
+        blocked = blocked or request
     return blocked
+
+
+def queues(scheduler: Any) -> list[Any]:
+    """Return the queues that a release has, the one that is served first first."""
+    names = ("kv_holding_waiting", "skipped_waiting", "waiting")
+    return [getattr(scheduler, name, None) or () for name in names]
 
 
 def free_blocks(scheduler: Any) -> int:
