@@ -18,7 +18,7 @@ from schedfuzz.bench.trial import hunt_plan
 from schedfuzz.cli.recorder import DatabaseRecorder
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
-from schedfuzz.db import queries
+from schedfuzz.db import writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer.hunt import Hunt
 from schedfuzz.workers.home import Home
@@ -66,7 +66,7 @@ def hunt(pair: Pair, scratch: Path, seconds: float, seed: int, file: Path) -> Ro
 
     pair.run = remembering  # type: ignore[method-assign]
     store = open_store(f"sqlite:///{scratch / 'bench.db'}")
-    number = queries.start_hunt(store, "before", "after", seed, {})
+    number = writes.start_hunt(store, "before", "after", seed, {})
     recorder = DatabaseRecorder(store, number, "before", "after")
     plan = hunt_plan(scratch, seed, seconds)
     hunt = Hunt(pair, recorder, plan, lambda totals: None, lambda: False)

@@ -7,8 +7,8 @@ validator are tested against something independent.
 from hypothesis import strategies as st
 
 from schedfuzz.corpus.events import Abort, ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for, least_token_budget
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
+from schedfuzz.corpus.sizing import blocks_for, least_token_budget
 from schedfuzz.corpus.validate import BLOCK_SIZES, MAX_STEP, validate
 
 WHATEVER = st.integers(-(10**6), 10**6) | st.integers(-3, 40)

@@ -17,7 +17,7 @@ from schedfuzz.cli.source import load_scenario
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Trace, Verdict
-from schedfuzz.db import queries
+from schedfuzz.db import writes
 from schedfuzz.db.connect import Store, open_store
 
 WILD = "[red]no[/red] :smile: \x1b[31mmarkup"
@@ -35,8 +35,8 @@ def add(
     rule: str = "a-rule",
 ) -> int:  # fmt: skip
     verdict = Verdict(name, kind, rule, f"{name}-{kind}-{title[:4]}", title, "a detail")  # type: ignore[arg-type]
-    hunt = queries.start_hunt(store, before, "0.29.0", 1, {})
-    return queries.record_verdict(
+    hunt = writes.start_hunt(store, before, "0.29.0", 1, {})
+    return writes.record_verdict(
         store, hunt, before, "0.29.0", verdict, SMALL, 3, 17, 2.5
     )[0]  # fmt: skip
 
@@ -81,8 +81,8 @@ def test_no_finding_says_so_and_leaves_stdout_empty(store: Store) -> None:
 
 def test_show_tells_the_whole_story(store: Store) -> None:
     number = add(store, "fixed", "contract", rule="seats")
-    queries.record_confirmation(store, number, 3, 2)
-    queries.save_reproducer(store, number, SMALL, 2, 41, "partial")
+    writes.record_confirmation(store, number, 3, 2)
+    writes.save_reproducer(store, number, SMALL, 2, 41, "partial")
     text = look("show", str(number)).stdout
     for part in (
         "a title", "a detail", "fixed  contract  seats", "0.28.0 and 0.29.0", "1 times",
@@ -198,7 +198,7 @@ def test_show_suggests_only_what_can_help(store: Store) -> None:
     commands = look("show", str(add(store, "fixed", "contract", "one"))).stdout
     assert "schedfuzz export" in commands and "schedfuzz minimize" in commands
     number = add(store, "both", "corruption", "two")
-    queries.save_reproducer(store, number, SMALL, 3, 10, "done")
+    writes.save_reproducer(store, number, SMALL, 3, 10, "done")
     commands = look("show", str(number)).stdout
     assert "schedfuzz export" not in commands and "schedfuzz minimize" not in commands
     assert f"schedfuzz show {number} --json" in commands

@@ -14,7 +14,7 @@ from schedfuzz.cli.hunt import seed_corpus
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store, open_store
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.judge import fingerprint, key
@@ -39,8 +39,8 @@ def store(env: dict[str, str]) -> Store:
     store = open_store(env["SCHEDFUZZ_DB"])
     identity = key(violation(RULE, "", 0, path="new"))
     verdict = Verdict("fixed", "contract", RULE, fingerprint("fixed", identity), "no room")
-    hunt = queries.start_hunt(store, *PAIR, 1, {})
-    queries.record_verdict(store, hunt, *PAIR, verdict, SEED_BUG, SIZE[1], 1, 0.5)
+    hunt = writes.start_hunt(store, *PAIR, 1, {})
+    writes.record_verdict(store, hunt, *PAIR, verdict, SEED_BUG, SIZE[1], 1, 0.5)
     return store
 
 

@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Abort, Event, Pause, ResetPrefixCache, Resume, ThrottlePrefills
+from schedfuzz.corpus.outputs import conversation, expected_outputs
 from schedfuzz.corpus.parts import Turn
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
-from schedfuzz.corpus.tokens import STOP, conversation, expected_outputs
+from schedfuzz.corpus.tokens import STOP
 from schedfuzz.corpus.validate import validate
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair

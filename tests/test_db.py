@@ -1,4 +1,4 @@
-"""The named queries, on both dialects."""
+"""The named queries and writes, on both dialects."""
 
 import itertools
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.events import Abort
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store
 
 pytest_plugins = ["postgres"]
@@ -37,21 +37,21 @@ def verdict(fingerprint: str = "f", name: str = "fixed", kind: str = "contract")
 
 
 def hunt(store: Store) -> int:
-    return queries.start_hunt(store, *PAIR, seed=7, options={"workers": 2})
+    return writes.start_hunt(store, *PAIR, seed=7, options={"workers": 2})
 
 
 def record(
     store: Store, hunt_id: int, what: Verdict, data: Scenario, steps: int = 9, execution: int = 1
 ) -> tuple[int, bool]:
-    return queries.record_verdict(
+    return writes.record_verdict(
         store, hunt_id, *PAIR, what, data, steps, execution, execution / 4
     )  # fmt: skip
 
 
 def test_a_hunt_runs_and_ends(store: Store) -> None:
     first, second = hunt(store), hunt(store)
-    queries.update_hunt(store, first, 10, 1.5)
-    queries.finish_hunt(store, second, "interrupted", 30, 2.5)
+    writes.update_hunt(store, first, 10, 1.5)
+    writes.finish_hunt(store, second, "interrupted", 30, 2.5)
     newest, oldest = queries.list_hunts(store)
     assert (newest.id, newest.state, newest.executions, newest.seconds) == (
         second, "interrupted", 30, 2.5,
@@ -84,7 +84,7 @@ def test_a_finding_belongs_to_its_pair(store: Store) -> None:
     one = hunt(store)
     record(store, one, verdict("f"), scenario())
     record(store, one, verdict("g"), scenario())
-    back = queries.record_verdict(
+    back = writes.record_verdict(
         store, one, *reversed(PAIR), verdict("f", "regressed"), scenario(), 9, 1, 1.0
     )
     assert back == (3, True)  # ids are dense on both dialects
@@ -94,7 +94,7 @@ def test_findings_are_filtered(store: Store) -> None:
     one = hunt(store)
     record(store, one, verdict("a", "fixed", "crash"), scenario())
     record(store, one, verdict("b", "changed", "divergence"), scenario())
-    queries.record_confirmation(store, 2, 3, 3)
+    writes.record_confirmation(store, 2, 3, 3)
 
     def ids(**filters: str) -> list[int]:
         return [row.id for row in queries.list_findings(store, **filters)]
@@ -149,7 +149,7 @@ def test_a_reproducer_never_gets_worse(store: Store) -> None:
         best = 5
         for rank in ranks:
             data, steps = ranked[rank]
-            better = queries.save_reproducer(store, number, data, steps, 1, "running")
+            better = writes.save_reproducer(store, number, data, steps, 1, "running")
             assert better == (rank < best)
             best = min(best, rank)
             finding = queries.get_finding(store, number)
@@ -165,10 +165,10 @@ def test_minimizing_is_resumed_until_done(store: Store) -> None:
     one = hunt(store)
     for name in "abcd":
         record(store, one, verdict(name), scenario(3))
-    queries.save_reproducer(store, 2, scenario(2), 5, 10, "running")
-    queries.save_reproducer(store, 3, scenario(2), 5, 10, "partial")
-    queries.save_reproducer(store, 4, scenario(2), 5, 10, "running")
-    assert not queries.save_reproducer(store, 4, scenario(2), 5, 40, "done")
+    writes.save_reproducer(store, 2, scenario(2), 5, 10, "running")
+    writes.save_reproducer(store, 3, scenario(2), 5, 10, "partial")
+    writes.save_reproducer(store, 4, scenario(2), 5, 10, "running")
+    assert not writes.save_reproducer(store, 4, scenario(2), 5, 40, "done")
     left = queries.unfinished_minimizations(store, *PAIR)
     assert [(row.id, row.minimize_state) for row in left] == [
         (1, "none"), (2, "running"), (3, "partial"),
@@ -185,11 +185,11 @@ def test_status_follows_confirmation_and_minimization(store: Store) -> None:
         return queries.get_finding(store, 1).status
 
     assert status() == "new"
-    queries.record_confirmation(store, 1, 5, 5)
+    writes.record_confirmation(store, 1, 5, 5)
     assert status() == "confirmed"
-    queries.save_reproducer(store, 1, scenario(), 5, 10, "done")
+    writes.save_reproducer(store, 1, scenario(), 5, 10, "done")
     assert status() == "minimized"
-    queries.record_confirmation(store, 1, 5, 4)
+    writes.record_confirmation(store, 1, 5, 4)
     assert status() == "flaky"
     finding = queries.get_finding(store, 1)
     assert (finding.confirm_runs, finding.confirm_hits) == (5, 4)
@@ -197,14 +197,14 @@ def test_status_follows_confirmation_and_minimization(store: Store) -> None:
 
 def test_an_export_is_remembered(store: Store) -> None:
     record(store, hunt(store), verdict(), scenario())
-    queries.record_export(store, 1, "findings/test_1.py")
+    writes.record_export(store, 1, "findings/test_1.py")
     assert queries.get_finding(store, 1).export_path == "findings/test_1.py"
 
 
 def test_incidents_keep_the_scenario_that_did_it(store: Store) -> None:
     one, two = hunt(store), hunt(store)
-    queries.record_incident(store, one, "0.28.0", "killed", "signal 9", scenario(2))
-    queries.record_incident(store, two, "0.29.0", "hang", "no step for 5 s")
+    writes.record_incident(store, one, "0.28.0", "killed", "signal 9", scenario(2))
+    writes.record_incident(store, two, "0.29.0", "hang", "no step for 5 s")
     newest, oldest = queries.list_incidents(store)
     assert (newest.what, newest.scenario_id, newest.target) == ("hang", None, "0.29.0")
     assert [row.id for row in queries.list_incidents(store, one)] == [oldest.id]

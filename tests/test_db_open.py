@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from test_db_writers import in_processes
 
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.db import migrate, queries
+from schedfuzz.db import migrate, queries, writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.db.models import Base
 
@@ -57,7 +57,7 @@ def test_head_is_the_newest_migration() -> None:
 
 
 def open_and_start(index: int, url: str) -> None:
-    queries.start_hunt(open_store(url), "a", "b", index, {})
+    writes.start_hunt(open_store(url), "a", "b", index, {})
 
 
 def test_eight_processes_open_first_and_make_one_schema(url: str) -> None:

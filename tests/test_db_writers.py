@@ -14,7 +14,7 @@ from test_db import hunt, record, scenario, verdict
 
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InfraError
-from schedfuzz.db import queries, rows
+from schedfuzz.db import queries, rows, writes
 from schedfuzz.db.connect import Store, open_store
 from schedfuzz.db.models import Finding
 
@@ -51,7 +51,7 @@ def test_counts_are_exact_with_eight_writers(url: str) -> None:
     found = queries.list_findings(store)
     assert {row.fingerprint: row.count for row in found} == expected
     kept = [len(queries.list_occurrences(store, row.id)) for row in found]
-    assert kept == [min(row.count, queries.KEPT_OCCURRENCES) for row in found]
+    assert kept == [min(row.count, writes.KEPT_OCCURRENCES) for row in found]
     store.close()
 
 
@@ -60,7 +60,7 @@ def test_a_minimizer_that_waited_does_not_overwrite_a_better_reproducer(store: S
     best, late = scenario(1), scenario(2)
     replaced: list[bool] = []
     waiting = threading.Thread(
-        target=lambda: replaced.append(queries.save_reproducer(store, 1, late, 5, 1, "running"))
+        target=lambda: replaced.append(writes.save_reproducer(store, 1, late, 5, 1, "running"))
     )
     with store.write() as session:
         rows.put_scenario(session, best)

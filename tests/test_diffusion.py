@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 from outputs import cached, new, output
 
+from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
-from schedfuzz.corpus.tokens import continuation, expected_outputs, prompt_tokens
+from schedfuzz.corpus.tokens import continuation, prompt_tokens
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.target.diffusion import DiffusionRunner

@@ -14,7 +14,7 @@ from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.corpus.validate import validate
-from schedfuzz.db import queries
+from schedfuzz.db import writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer.export import build_case
 from schedfuzz.fuzzer.judge import fingerprint, key
@@ -51,8 +51,8 @@ def test_the_seed_bug_leaves_the_house(
     store = open_store(env["SCHEDFUZZ_DB"])
     identity = key(violation(RULE, "", 0, path="new"))
     verdict = Verdict("fixed", "contract", RULE, fingerprint("fixed", identity), "no room")
-    hunt = queries.start_hunt(store, *NAMES, 1, {})
-    queries.record_verdict(store, hunt, *NAMES, verdict, SEED_BUG, 12, 1, 0.5)
+    hunt = writes.start_hunt(store, *NAMES, 1, {})
+    writes.record_verdict(store, hunt, *NAMES, verdict, SEED_BUG, 12, 1, 0.5)
     out = tmp_path / "out"
     answer = schedfuzz("export", 1, "--out", out, env=env)
     assert answer.returncode == 0, answer.stderr

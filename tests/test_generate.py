@@ -11,8 +11,8 @@ from strategies import engines
 
 from schedfuzz.corpus.codec import decode, encode
 from schedfuzz.corpus.events import Abort, ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Scenario
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.corpus.validate import validate
 from schedfuzz.fuzzer.edges import (
     budget_edges,

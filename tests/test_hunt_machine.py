@@ -13,7 +13,7 @@ from fabricated import SMALL
 from stub_hunt import command, started, stub_hunt
 
 from schedfuzz.cli.recorder import KEPT_INCIDENTS, DatabaseRecorder
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer import guide
 
@@ -149,7 +149,7 @@ def test_a_reproducer_that_cannot_be_read_any_more_stops_no_hunt(env, tmp_path) 
 def test_a_broken_machine_does_not_fill_the_database(tmp_path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'x.db'}")
     names = "0.28.0", "0.28.0+mine.py:f@12345678"
-    recorder = DatabaseRecorder(store, queries.start_hunt(store, *names, 1, {}), *names)
+    recorder = DatabaseRecorder(store, writes.start_hunt(store, *names, 1, {}), *names)
     for _ in range(KEPT_INCIDENTS + 20):
         recorder.incident("not-run", f"{names[1]}: out of memory: 9", SMALL)
     rows = queries.list_incidents(store, limit=1000)

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.parts import Image
 from schedfuzz.corpus.request_relations import most_image
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
-from schedfuzz.corpus.tokens import IMAGE, contents, expected_outputs, prompt_tokens
+from schedfuzz.corpus.tokens import IMAGE, contents, prompt_tokens
 from schedfuzz.fuzzer.dimensions.pictures import length_of, row
 from schedfuzz.workers.target.ec_source import Source
 

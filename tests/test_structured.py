@@ -10,13 +10,13 @@ from outputs import cached, new, output
 
 from schedfuzz.cli.hunt import seed_corpus
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.parts import Structured
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.tokens import (
     REASONING_END,
     STOP,
     allowed,
-    expected_outputs,
     first_allowed,
     grammar_start,
     prompt_tokens,

@@ -17,7 +17,7 @@ from running import FOR_EVER, PATIENCE, gone, read_to, until, workers, zygotes
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store, open_store
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.judge import fingerprint, key
@@ -157,8 +157,8 @@ def test_a_killed_minimize_resumes_from_its_best(start, store) -> None:
     verdict = Verdict(
         "fixed", "contract", "past-max-model-len", fingerprint("fixed", identity), "no room"
     )
-    number = queries.start_hunt(store, *PAIR, 1, {})
-    queries.record_verdict(store, number, *PAIR, verdict, SEED_BUG, STEPS, 1, 0.5)
+    number = writes.start_hunt(store, *PAIR, 1, {})
+    writes.record_verdict(store, number, *PAIR, verdict, SEED_BUG, STEPS, 1, 0.5)
     first = start("minimize", 1)
     read_to(first, "call ")
     first.kill()

@@ -10,8 +10,8 @@ import pytest
 from fabricated import SEED_BUG
 
 from schedfuzz.corpus.codec import decode
+from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.scenario import Prompt, Request, Scenario
-from schedfuzz.corpus.tokens import expected_outputs
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.judge import judge

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from schedfuzz.corpus.events import Abort, ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.mutate import crossover, mutate
 

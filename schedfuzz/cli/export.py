@@ -16,7 +16,7 @@ from schedfuzz.cli.options import db_option, open_db
 from schedfuzz.cli.source import reproducer, stored_pair, write_file
 from schedfuzz.cli.verification import run_on_both
 from schedfuzz.corpus.errors import InfraError, InputError
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.export import Case, build_case
@@ -116,5 +116,5 @@ def _write(
         )
     path = folder / case.filename
     write_file(path, case.text)
-    queries.record_export(store, finding.id, str(path.absolute()))
+    writes.record_export(store, finding.id, str(path.absolute()))
     return path

@@ -11,7 +11,7 @@ from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import HuntState, MinimizeState
 from schedfuzz.fuzzer.reduction import Reduction
@@ -41,7 +41,7 @@ class DatabaseRecorder:
         self, verdict: Verdict, scenario: Scenario, steps: int, execution: int, seconds: float
     ) -> tuple[int, bool]:
         """Count one verdict; return its finding and whether that is new to this pair."""
-        finding, new = queries.record_verdict(
+        finding, new = writes.record_verdict(
             self.store, self.hunt, self.before, self.after, verdict, scenario, steps, execution,
             seconds,
         )  # fmt: skip
@@ -62,13 +62,13 @@ class DatabaseRecorder:
 
     def confirmed(self, finding: int, runs: int, hits: int) -> None:
         """Store how often the reproducer repeated."""
-        queries.record_confirmation(self.store, finding, runs, hits)
+        writes.record_confirmation(self.store, finding, runs, hits)
 
     def reproducer(
         self, finding: int, scenario: Scenario, steps: int, calls: int, state: MinimizeState
     ) -> None:
         """Store the best reproducer so far."""
-        queries.save_reproducer(self.store, finding, scenario, steps, calls, state)
+        writes.save_reproducer(self.store, finding, scenario, steps, calls, state)
 
     def incident(self, what: str, detail: str, scenario: Scenario | None) -> None:
         """Store a fault of the machine, with the scenario that met it."""
@@ -76,11 +76,11 @@ class DatabaseRecorder:
         if self._incidents > KEPT_INCIDENTS:
             return
         target = detail.partition(": ")[0]
-        queries.record_incident(self.store, self.hunt, target, what, detail, scenario)
+        writes.record_incident(self.store, self.hunt, target, what, detail, scenario)
 
     def finish(self, state: HuntState) -> None:
         """Store the final totals and how the hunt ended."""
-        queries.finish_hunt(self.store, self.hunt, state, *self.done)
+        writes.finish_hunt(self.store, self.hunt, state, *self.done)
         self.finished = True
 
     def progress(self, executions: int, seconds: float) -> None:
@@ -88,4 +88,4 @@ class DatabaseRecorder:
         self.done = (executions, seconds)
         if time.monotonic() - self._updated > UPDATE_SECONDS:
             self._updated = time.monotonic()
-            queries.update_hunt(self.store, self.hunt, executions, seconds)
+            writes.update_hunt(self.store, self.hunt, executions, seconds)

@@ -19,7 +19,7 @@ from schedfuzz.cli.recorder import DatabaseRecorder
 from schedfuzz.cli.signals import StopRequest, stop_on_signals
 from schedfuzz.cli.status import Status, closing_block
 from schedfuzz.corpus.errors import InfraError, InputError
-from schedfuzz.db import queries
+from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Hunt, Plan, Totals
@@ -61,7 +61,7 @@ class Session:
         """Store the hunt as running; whatever ends it early leaves it interrupted."""
         names = self.before.name, self.after.name
         options = {"time": self.plan.seconds, "runs": self.plan.runs}
-        number = queries.start_hunt(self.store, *names, self.plan.seed, options)
+        number = writes.start_hunt(self.store, *names, self.plan.seed, options)
         recorder = DatabaseRecorder(self.store, number, *names)
         try:
             yield recorder

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from schedfuzz.corpus.codec import encode
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Scenario
+from schedfuzz.corpus.sizing import blocks_for
 
 Rank = tuple[int, int, int, int, int, int, int, int, bytes]
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from schedfuzz.corpus.parts import External, Image, Turn
-from schedfuzz.corpus.relations import extra_slots, has_group, has_one_full_group
+from schedfuzz.corpus.relations import has_group, has_one_full_group
 from schedfuzz.corpus.scenario import Engine, Request
+from schedfuzz.corpus.sizing import extra_slots
 
 
 class RequestRelation(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from schedfuzz.corpus.events import Event
-from schedfuzz.corpus.relations import least_blocks, least_token_budget
 from schedfuzz.corpus.scenario import Engine, Request
+from schedfuzz.corpus.sizing import least_blocks, least_token_budget
 
 Fragment = tuple[list[Request], list[Event]]
 # (random, engine, first id, first step) -> a story fragment

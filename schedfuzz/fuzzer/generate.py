@@ -8,8 +8,8 @@ campaign pays for.
 from random import Random
 
 from schedfuzz.corpus.events import Event
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.dimensions import active, choose, dress, motifs
 from schedfuzz.fuzzer.dimensions.dimension import Dimension, undressed, untold
 from schedfuzz.fuzzer.edges import Fragment, Motif, budget_edges, near, pool_edges

@@ -8,8 +8,8 @@ writes one such story for an engine; fragments compose because each gets its own
 from random import Random
 
 from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.edges import Fragment, Motif, length_edges, near, output_edges, window
 from schedfuzz.fuzzer.repair import clamp
 

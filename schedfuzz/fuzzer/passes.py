@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator
 from msgspec.structs import replace
 
 from schedfuzz.corpus.order import roomy
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
+from schedfuzz.corpus.sizing import blocks_for
 
 Search = Generator[Scenario, Scenario, Scenario]
 Pass = Callable[[Scenario], Search]

@@ -20,8 +20,8 @@ from schedfuzz.corpus.errors import InfraError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import trim_log
-from schedfuzz.workers.process import BOOT
 from schedfuzz.workers.target.covered import Played
+from schedfuzz.workers.zygote import BOOT
 
 
 class Figures(msgspec.Struct):

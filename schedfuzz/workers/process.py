@@ -1,15 +1,12 @@
 """Nouns: target process, loss.
 
-Supervises one target: starts its zygote, hands a worker one job at a time, and answers for a worker
-that hung, crashed or was killed, so that a caller always gets a trace.
+Supervises one target: keeps its zygote alive, hands a worker one job at a time, and answers for a
+worker that hung, crashed or was killed, so that a caller always gets a trace.
 """
 
 import contextlib
-import json
 import os
-import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,14 +22,13 @@ from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import trim_log
 from schedfuzz.workers.target import wire
 from schedfuzz.workers.targets import Target
+from schedfuzz.workers.zygote import Zygote
 
-BOOT = Path(__file__).parent / "target" / "boot.py"
 START_SECONDS = 600.0
 # Far beyond the worker's own CPU limit: only what that limit cannot reach runs into this one.
 WALL_SECONDS = 90.0
 # One kill can cost two: the worker, and the next one that finds half a job in the pipe.
 MAX_LOSSES = 2
-READ_SIZE = 1 << 18
 
 OnIncident = Callable[[str, str, Scenario | None], None]
 
@@ -67,8 +63,7 @@ class TargetProcess:
         self.sites = 0
         self.where: list[str] = []
         self.worker: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._buffer = bytearray()
+        self._zygote = Zygote(target, environment, log)
         self._job: Scenario | None = None
         self._number = 0
         self._deadline = 0.0
@@ -82,25 +77,8 @@ class TargetProcess:
 
         The kernel ends it with the thread that called this: call it from one that lasts.
         """
-        options = {"parent": os.getpid(), "coverage": self.coverage, **self.settings}
-        if self.target.transform is not None:
-            path, function = self.target.transform
-            options["transform"] = [str(path), function]
-        if self.target.scheduler is not None:
-            root, name = self.target.scheduler
-            options["scheduler"] = [str(root), name]
-        self._buffer = bytearray()
         self.worker = None
-        try:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            with self.log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    [str(self.environment.python), str(BOOT), json.dumps(options)],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                    env=self.environment.variables(), start_new_session=True,
-                )  # fmt: skip
-        except OSError as error:
-            raise InfraError(f"{self.target.name}: cannot start its process ({error})") from None
+        self._zygote.start({"coverage": self.coverage, **self.settings})
 
     def wait_ready(self) -> None:
         """Wait until a worker takes jobs.
@@ -111,28 +89,19 @@ class TargetProcess:
         deadline = time.monotonic() + START_SECONDS
         while self.worker is None:
             try:
-                message = wire.take(self._buffer)
+                message = self._zygote.take()
             except (ValueError, msgspec.MsgspecError):
                 raise self._unusable("wrote to its standard output while starting") from None
             if message is not None:
                 self._note(message)
-            elif not self._readable(deadline - time.monotonic()):
+            elif not self._zygote.readable(deadline - time.monotonic()):
                 raise self._unusable(f"was not ready after {START_SECONDS:.0f} s")
-            elif not self._read():
+            elif not self._zygote.read():
                 raise self._unusable("ended while starting")
 
     def stop(self) -> None:
         """End worker and zygote and wait for them."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)  # its worker is of the same group
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self._zygote.stop()
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -153,17 +122,14 @@ class TargetProcess:
                 return trace
 
     def _send(self) -> None:
-        assert self._process is not None and self._process.stdin is not None
         assert self._job is not None
         self._killed = False
         self._deadline = time.monotonic() + self.wall_seconds
-        with contextlib.suppress(OSError):  # a dead zygote shows at the other pipe
-            job = wire.Job(self._number, self._job, self.coverage)
-            wire.send(self._process.stdin.fileno(), job)
+        self._zygote.send(wire.Job(self._number, self._job, self.coverage))
 
     def _next_trace(self) -> Trace | None:
         try:
-            message = wire.take(self._buffer)
+            message = self._zygote.take()
         except (ValueError, msgspec.MsgspecError):
             return self._lost_zygote("broken frame")
         if isinstance(message, wire.Ran):
@@ -173,9 +139,9 @@ class TargetProcess:
         if message is not None:
             self._note(message)
             return None
-        if not self._readable(self._deadline - time.monotonic()):
+        if not self._zygote.readable(self._deadline - time.monotonic()):
             return self._overdue()
-        return None if self._read() else self._lost_zygote("its process ended")
+        return None if self._zygote.read() else self._lost_zygote("its process ended")
 
     def _overdue(self) -> Trace | None:
         if self._killed or self.worker is None:
@@ -229,19 +195,7 @@ class TargetProcess:
         if self.on_incident is not None:
             self.on_incident(what, f"{self.target.name}: {reason}", self._job)
 
-    # -- pipes -----------------------------------------------------------------------------------
-
-    def _readable(self, timeout: float) -> bool:
-        assert self._process is not None and self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, timeout))
-        return bool(ready)
-
-    def _read(self) -> bool:
-        """Read what is there; False at end of file."""
-        assert self._process is not None and self._process.stdout is not None
-        data = os.read(self._process.stdout.fileno(), READ_SIZE)
-        self._buffer += data
-        return bool(data)
+    # -- messages --------------------------------------------------------------------------------
 
     def _note(self, message: wire.Message) -> None:
         if isinstance(message, wire.WorkerUp):

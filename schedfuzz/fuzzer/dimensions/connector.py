@@ -10,8 +10,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from schedfuzz.corpus.parts import Connector, External
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.dimensions.connector_motifs import CONNECTOR_MOTIFS
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
 from schedfuzz.fuzzer.draft import Draft

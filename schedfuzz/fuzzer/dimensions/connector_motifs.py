@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Abort, Event
 from schedfuzz.corpus.parts import External
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.edges import Fragment, Motif, window
 from schedfuzz.fuzzer.motifs import random_accept
 from schedfuzz.fuzzer.repair import clamp

@@ -7,8 +7,8 @@ blocks a request still needs, about where a chunk has to end.
 from random import Random
 
 from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.edges import Fragment, Motif, window
 from schedfuzz.fuzzer.motifs import random_accept, random_request
 from schedfuzz.fuzzer.repair import clamp

@@ -11,8 +11,9 @@ from random import Random
 from msgspec.structs import replace
 
 from schedfuzz.corpus.parts import Group
-from schedfuzz.corpus.relations import has_group, least_blocks
+from schedfuzz.corpus.relations import has_group
 from schedfuzz.corpus.scenario import Engine
+from schedfuzz.corpus.sizing import least_blocks
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
 from schedfuzz.fuzzer.dimensions.group_motifs import GROUP_MOTIFS
 from schedfuzz.fuzzer.draft import Draft

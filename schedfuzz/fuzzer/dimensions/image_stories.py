@@ -9,8 +9,8 @@ from random import Random
 from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Abort, Event, ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.dimensions.pictures import GALLERY, length_of, row
 from schedfuzz.fuzzer.edges import Fragment, Motif
 from schedfuzz.fuzzer.motifs import random_accept, random_outputs

@@ -7,8 +7,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.relations import V2_METHODS, least_token_budget
+from schedfuzz.corpus.relations import V2_METHODS
 from schedfuzz.corpus.scenario import Engine
+from schedfuzz.corpus.sizing import least_token_budget
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
 
 

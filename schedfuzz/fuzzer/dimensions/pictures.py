@@ -9,9 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from schedfuzz.corpus.parts import Image
-from schedfuzz.corpus.relations import V2_METHODS, least_token_budget
+from schedfuzz.corpus.relations import V2_METHODS
 from schedfuzz.corpus.request_relations import most_image
 from schedfuzz.corpus.scenario import Engine
+from schedfuzz.corpus.sizing import least_token_budget
 
 GALLERY = 5
 

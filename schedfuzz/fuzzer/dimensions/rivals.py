@@ -9,8 +9,8 @@ from random import Random
 from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Event, ThrottlePrefills
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
 from schedfuzz.fuzzer.draft import Draft
 from schedfuzz.fuzzer.edges import Fragment

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Abort, Event, Pause, ResetPrefixCache, Resume
 from schedfuzz.corpus.parts import Turn
-from schedfuzz.corpus.relations import blocks_for
 from schedfuzz.corpus.scenario import Engine, Prompt, Request
+from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.dimensions.sessions import fitted, talk
 from schedfuzz.fuzzer.edges import Fragment, Motif, window
 from schedfuzz.fuzzer.motifs import random_accept, random_request

@@ -6,8 +6,8 @@ a fatal rule and notes a survivable one.
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from schedfuzz.corpus.relations import extra_slots
 from schedfuzz.corpus.rules import violation
+from schedfuzz.corpus.sizing import extra_slots
 from schedfuzz.workers.target.drafting import reach
 from schedfuzz.workers.target.faults import BrokenRule
 from schedfuzz.workers.target.rows import Row

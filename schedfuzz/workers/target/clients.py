@@ -9,18 +9,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from schedfuzz.corpus.outputs import Spoken, conversation, turn_tokens, turn_views
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
-from schedfuzz.corpus.tokens import (
-    STOP,
-    Spoken,
-    conversation,
-    extend_digests,
-    prompt_tokens,
-    seed_of,
-    turn_tokens,
-    turn_views,
-)
+from schedfuzz.corpus.tokens import STOP, extend_digests, prompt_tokens, seed_of
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.logprobs import rows_of
 

@@ -7,9 +7,10 @@ idle, time jumps to the next arrival or event.
 
 from typing import Any
 
+from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.tokens import POISON, expected_outputs
+from schedfuzz.corpus.tokens import POISON
 from schedfuzz.corpus.trace import Kind, Output, Step, Trace, Violation
 from schedfuzz.workers.target import engine as seams
 from schedfuzz.workers.target.clients import Clients

@@ -9,9 +9,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from schedfuzz.corpus.events import ThrottlePrefills
-from schedfuzz.corpus.relations import extra_slots
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
+from schedfuzz.corpus.sizing import extra_slots
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.progress import queues
 

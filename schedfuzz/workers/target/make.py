@@ -1,7 +1,7 @@
 """Nouns: making a runner: generation and parts, as a scenario's engine asks for them."""
 
+from schedfuzz.corpus.outputs import turn_views
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.tokens import turn_views
 from schedfuzz.workers.target.connector_part import ConnectorPart
 from schedfuzz.workers.target.diffusion import DiffusionRunner
 from schedfuzz.workers.target.encoder import CrossEncoder, Encoder

@@ -9,9 +9,10 @@ from itertools import chain
 from typing import Any
 
 from schedfuzz.corpus.events import ResetPrefixCache
-from schedfuzz.corpus.relations import blocks_for_all, has_group
+from schedfuzz.corpus.relations import has_group
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Request, Scenario
+from schedfuzz.corpus.sizing import blocks_for_all
 from schedfuzz.corpus.trace import Violation
 
 DEADLOCK_PATIENCE = 4

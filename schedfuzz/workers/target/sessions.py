@@ -6,9 +6,9 @@ that its prompt is what the client was told and then sent, follows from the scen
 
 from typing import Any
 
+from schedfuzz.corpus.outputs import Spoken, conversation, turn_views
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Request
-from schedfuzz.corpus.tokens import Spoken, conversation, turn_views
 from schedfuzz.workers.target.faults import BrokenRule
 
 
