@@ -8,6 +8,14 @@ from schedfuzz.corpus.trace import Kind, Violation
 
 # rule -> (kind, one sentence)
 RULES: dict[str, tuple[Kind, str]] = {
+    "runner-context": (
+        "corruption",
+        "the real runner reads a request's own content from the KV cache at every position",
+    ),
+    "runner-output": (
+        "corruption",
+        "the real runner yields what its model says for the scheduled input",
+    ),
     "encoder-budget": (
         "contract",
         "a step's encoder inputs stay within max_num_encoder_input_tokens",

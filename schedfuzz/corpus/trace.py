@@ -16,6 +16,7 @@ VerdictName = Literal["fixed", "regressed", "both", "changed", "clean", "infra"]
 # finished: every request left; violated: a rule was broken; rejected: the release refuses the
 # configuration or a request; unsupported: it does not know a field; infra: we could not run it.
 OutcomeName = Literal["finished", "violated", "rejected", "unsupported", "infra"]
+Component = Literal["scheduler", "runner"]
 # turn: a streaming session is admitted with its next input
 Path = Literal["new", "running", "resumed", "turn"]
 
@@ -59,7 +60,8 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A broken rule. `path` and `function` are stable across line shifts; `detail` is for people.
 
     `rule` names the rule, or the exception's type for a crash; `function` is the innermost vLLM
-    function of a crash or hang as `module:qualname`.
+    function of a crash or hang as `module:qualname`. `component` is whose fault it is when the real
+    runner played; the simulated one is never at fault.
     """
 
     kind: Kind
@@ -69,6 +71,7 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     request: int | None = None
     path: str = ""
     function: str = ""
+    component: Component = "scheduler"
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True):

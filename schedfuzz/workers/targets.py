@@ -1,22 +1,30 @@
-"""Nouns: Target, release, transform, scheduler class.
+"""Nouns: Target, release, runner, transform, scheduler class.
 
-A target is a release, or a release with a transform: a function that rewrites each module's
-syntax tree while it is imported. A transform's name carries a digest of its file, so an edited
-transform is another target and never shares findings with the old one. The same holds for a
-scheduler class of the user's own, which takes the place of vLLM's.
+A target is a release, on the simulated runner or (`0.28.0:real`) on the real one: two runners on
+one release are two targets, and comparing them is hunting that pair. It may also be a release with a
+transform: a function that rewrites each module's syntax tree while it is imported. A transform's
+name carries a digest of its file, so an edited transform is another target and never shares
+findings with the old one. The same holds for a scheduler class of the user's own, which takes the
+place of vLLM's.
 """
 
 import ast
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from schedfuzz.corpus.errors import InputError
 
 RELEASE = re.compile(r"\d+\.\d+\.\d+(rc\d+)?(\.post\d+)?")
-SPELLING = "write a release like 0.28.0, or 0.28.0+PATH/TO/file.py:function, or 0.28.0@module:Class"
+SPELLING = (
+    "write a release like 0.28.0, or 0.28.0:real for the real runner, or "
+    "0.28.0+PATH/TO/file.py:function, or 0.28.0@module:Class"
+)
+Runner = Literal["simulated", "real"]
+REAL_SUFFIX = ":real"
 DIGEST_CHARS = 8
 
 
@@ -27,33 +35,42 @@ class Target:
     `transform` is (absolute file, function), where the function has the signature
     `(module_name: str, tree: ast.Module) -> ast.Module`; `scheduler` is (absolute directory,
     "module:Class"), found in that directory. `name` is the stable identity that the database
-    stores.
+    stores. `runner` plays the model for it.
     """
 
     release: str
     transform: tuple[Path, str] | None = None
     digest: str = ""
     scheduler: tuple[Path, str] | None = None
+    runner: Runner = "simulated"
 
     @property
     def name(self) -> str:
-        """Return the release, followed by a transform or class and the digest of its file."""
+        """Return release and runner, then a transform or class and the digest of its file."""
         if self.scheduler is not None:
-            return f"{self.release}@{self.scheduler[1]}@{self.digest}"
+            return f"{self._played}@{self.scheduler[1]}@{self.digest}"
         if self.transform is None:
-            return self.release
+            return self._played
         path, function = self.transform
-        return f"{self.release}+{path.name}:{function}@{self.digest}"
+        return f"{self._played}+{path.name}:{function}@{self.digest}"
 
     @property
     def spelling(self) -> str:
         """Return what `parse_target` reads back on this machine."""
         if self.scheduler is not None:
-            return f"{self.release}@{self.scheduler[1]}"
+            return f"{self._played}@{self.scheduler[1]}"
         if self.transform is None:
-            return self.release
+            return self._played
         path, function = self.transform
-        return f"{self.release}+{path}:{function}"
+        return f"{self._played}+{path}:{function}"
+
+    @property
+    def _played(self) -> str:
+        return self.release + (REAL_SUFFIX if self.runner == "real" else "")
+
+    def on(self, runner: Runner) -> "Target":
+        """Return the same vLLM on a runner."""
+        return replace(self, runner=runner)
 
 
 def parse_release(text: str) -> str:
@@ -70,20 +87,28 @@ def parse_target(text: str) -> Target:
     Python, or does not define the function or class.
     """
     release, at, rest = text.partition("@")
+    release, runner = _runner(release)
     if at and RELEASE.fullmatch(release):
-        return _with_scheduler(text, release, rest)
+        return _with_scheduler(text, release, rest).on(runner)
     release, plus, rest = text.partition("+")
+    release, runner = _runner(release)
     if not RELEASE.fullmatch(release):
         raise InputError(f"target {text!r}: {release!r} is not a release; {SPELLING}")
     if not plus:
-        return Target(release)
+        return Target(release, runner=runner)
     name, colon, function = rest.rpartition(":")
     if not colon or not name or not function.isidentifier():
         raise InputError(f"target {text!r}: {rest!r} is not FILE.py:FUNCTION; {SPELLING}")
     path = Path(name).expanduser().resolve()
     source = _read(text, path)
     _require(text, path, source, ast.FunctionDef, function)
-    return Target(release, (path, function), _digest(source))
+    return Target(release, (path, function), _digest(source), runner=runner)
+
+
+def _runner(release: str) -> tuple[str, Runner]:
+    """Return a release without its suffix, and the runner that the suffix asks for."""
+    plain = release.removesuffix(REAL_SUFFIX)
+    return plain, "simulated" if plain == release else "real"
 
 
 def _with_scheduler(text: str, release: str, rest: str) -> Target:

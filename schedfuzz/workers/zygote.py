@@ -34,7 +34,7 @@ class Zygote:
 
     def start(self, settings: dict[str, Any]) -> None:
         """Start the process without waiting for it. Raises InfraError."""
-        options = {"parent": os.getpid(), **settings}
+        options = {"parent": os.getpid(), "runner": self.target.runner, **settings}
         if self.target.transform is not None:
             path, function = self.target.transform
             options["transform"] = [str(path), function]

@@ -7,13 +7,13 @@ idle, time jumps to the next arrival or event.
 
 from typing import Any
 
-from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.tokens import POISON
 from schedfuzz.corpus.trace import Kind, Output, Step, Trace, Violation
 from schedfuzz.workers.target import engine as seams
 from schedfuzz.workers.target.clients import Clients
+from schedfuzz.workers.target.delivered import wrong_output
 from schedfuzz.workers.target.executor import SimulatedExecutor
 from schedfuzz.workers.target.fairness import Fairness
 from schedfuzz.workers.target.faults import BrokenRule, Hang
@@ -30,6 +30,7 @@ AFTERMATH_STEPS = 8
 def run(scenario: Scenario) -> Trace:
     """Run a scenario from a fresh engine and return its trace (without coverage)."""
     try:
+        Drive.executor.check(scenario)
         config = seams.vllm_config(scenario.engine)
         drive = Drive(scenario, config)
         return drive.play()
@@ -50,7 +51,12 @@ def died(error: BaseException, step: int) -> Violation:
 
 
 class Drive:
-    """One engine with one scenario; `play` may be called once."""
+    """One engine with one scenario; `play` may be called once.
+
+    `executor` is the class of the process's runner: the simulated one, or the real one's.
+    """
+
+    executor: Any = SimulatedExecutor
 
     def __init__(self, scenario: Scenario, config: Any) -> None:
         from vllm.v1.engine.core import EngineCore
@@ -58,7 +64,7 @@ class Drive:
         self.scenario = scenario
         self.runner = make_runner(scenario)
         played = {"scenario_engine": scenario.engine, "drive": self}
-        executor = type("ScenarioExecutor", (SimulatedExecutor,), played)
+        executor = type("ScenarioExecutor", (self.executor,), played)
         self.engine: Any = EngineCore(config, executor, log_stats=False)
         self.scheduler = self.engine.scheduler
         for part in self.runner.parts:
@@ -86,10 +92,11 @@ class Drive:
             # that this release does not take.
             raise
         except (Exception, Hang) as error:  # whatever vLLM raises is the finding
-            self.violations.append(died(error, self.runner.step))
+            found = died(error, self.runner.step)
+            self.violations.append(self.engine.model_executor.explained(found))
             self._record(0, [])
         if not self.violations:
-            self.violations.extend(self._check_end())
+            self.violations.extend(self._left_at_end())
         return Trace(
             "violated" if self.violations else "finished",
             tuple(self.steps),
@@ -252,27 +259,23 @@ class Drive:
 
     # -- the end ---------------------------------------------------------------------------------
 
+    def _left_at_end(self) -> list[Violation]:
+        """Return the first rule that the state at the end breaks."""
+        step = self.runner.step
+        left = list(self.scheduler.requests) or self._waiting() or len(self.scheduler.running)
+        if left:
+            return [violation("requests-left", f"{left} left in the scheduler", step)]
+        wrong = wrong_output(self.scenario, self.tokens, self._whole, step)
+        if wrong is not None:
+            return [wrong]
+        missing = self.all_blocks - free_blocks(self.scheduler)
+        if missing:
+            return [violation("blocks-left", f"{missing} blocks are not free at the end", step)]
+        return [found for part in self.runner.parts if (found := part.left()) is not None]
+
     def _whole(self, number: int) -> bool:
         """Return whether a request must have delivered all of its output."""
         reason = self.reasons.get(number)
         excused = any(part.may_fail(number) for part in self.runner.parts)
         ended = reason is not None and not (reason == "error" and excused)
         return self.clients.owed(number, ended)
-
-    def _check_end(self) -> list[Violation]:
-        step = self.runner.step
-        left = list(self.scheduler.requests) or self._waiting() or len(self.scheduler.running)
-        if left:
-            return [violation("requests-left", f"{left} left in the scheduler", step)]
-        expected = expected_outputs(self.scenario)
-        for number, tokens in self.tokens.items():
-            want = expected[number] if self._whole(number) else expected[number][: len(tokens)]
-            if tokens != want:
-                at = next((i for i, (a, b) in enumerate(zip(tokens, want, strict=False)) if a != b),
-                          min(len(tokens), len(want)))  # fmt: skip
-                detail = f"its output differs from its own continuation at token {at}"
-                return [violation("output", detail, step, number)]
-        missing = self.all_blocks - free_blocks(self.scheduler)
-        if missing:
-            return [violation("blocks-left", f"{missing} blocks are not free at the end", step)]
-        return [found for part in self.runner.parts if (found := part.left()) is not None]

@@ -10,6 +10,7 @@ from typing import Any
 from vllm.v1.executor.abstract import Executor
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, DraftTokenIds
 
+from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target import engine as seams
 from schedfuzz.workers.target.seam_pooling import TASK
 from schedfuzz.workers.target.specs import group_order, kv_specs
@@ -25,6 +26,14 @@ class SimulatedExecutor(Executor):
     scenario_engine: Any = None
     drive: Any = None
     supported_tasks = ("generate", TASK)
+
+    @staticmethod
+    def check(scenario: Any) -> None:
+        """Raise Unsupported for a scenario that this runner cannot play: it plays all."""
+
+    def explained(self, found: Violation) -> Violation:
+        """Return a crash as it is: there is only the scheduler to blame."""
+        return found
 
     def _init_executor(self) -> None:
         pass

@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,7 @@ WARM_UP_FACTOR = 10  # the first engine imports what later ones find imported
 
 # Two requests of one family, with and without what the lazily filled caches depend on.
 WARM_UP = (
-    '{"engine":{"max_model_len":66,"num_blocks":12%s},"requests":['
+    '{"engine":{"max_model_len":66,"block_size":32,"num_blocks":12%s},"requests":['
     '{"id":0,"prompt":{"length":33},"max_tokens":4},'
     '{"id":1,"prompt":{"length":33},"max_tokens":4,"arrival":3}]}'
 )
@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
     coverage: bool = True
     transform: tuple[str, str] | None = None
     scheduler: tuple[str, str] | None = None
+    runner: Literal["simulated", "real"] = "simulated"
     recycle_runs: int = 5000
     recycle_bytes: int = 2 << 30
     cpu_seconds: float = 20.0
@@ -62,7 +63,7 @@ def main() -> None:
         install(coverage if settings.coverage else None, transform)
         if settings.scheduler is not None:
             use_scheduler(*settings.scheduler)
-        version = _warm_up(settings.cpu_seconds)
+        version = _warm_up(settings)
     except Exception as error:
         wire.send(data_out, wire.Failed(f"{type(error).__name__}: {error}"[:500]))
         raise
@@ -73,18 +74,27 @@ def main() -> None:
         pass
 
 
-def _warm_up(cpu_seconds: float) -> str:
+def _warm_up(settings: Settings) -> str:
     import vllm
 
     from schedfuzz.workers.target import engine as seams
 
     seams.quiet()
     signal.signal(signal.SIGPROF, raise_hang)
+    if settings.runner == "real":
+        _play_for_real()
     for extra in ("", ',"async_scheduling":true', ',"num_speculative_tokens":1'):
-        trace = limited(decode(WARM_UP % extra), WARM_UP_FACTOR * cpu_seconds)
+        trace = limited(decode(WARM_UP % extra), WARM_UP_FACTOR * settings.cpu_seconds)
         if trace.outcome == "rejected":
             raise RuntimeError(f"the warm-up scenario was rejected: {trace.reason}")
     return str(vllm.__version__)
+
+
+def _play_for_real() -> None:
+    from schedfuzz.workers.target.drive import Drive
+    from schedfuzz.workers.target.real.prepare import prepare
+
+    Drive.executor = prepare()
 
 
 def _fork_worker(settings: Settings, coverage: CoverageMap, data_out: int) -> bool:

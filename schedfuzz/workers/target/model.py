@@ -19,16 +19,29 @@ MODEL_CONFIG: dict[str, Any] = {
 }
 
 
-def model_dir(name: str = "schedfuzz-model", **changes: Any) -> str:
+class _Played:
+    """The model that a process plays by default: its name and how its config differs."""
+
+    name = "schedfuzz-model"
+    changes: dict[str, Any] = {}
+
+
+def play(name: str, **changes: Any) -> None:
+    """Choose the default model of this process, before its first engine."""
+    _Played.name, _Played.changes = name, changes
+
+
+def model_dir(suffix: str = "", **changes: Any) -> str:
     """Return a directory with the config of a tiny model, made on first use.
 
-    `changes` are entries of its config.json that differ; each kind of model has its own `name`.
+    `changes` are entries of its config.json that differ; each kind of model has its own `suffix`.
     """
-    path = Path(os.environ["VLLM_CACHE_ROOT"]) / name
+    path = Path(os.environ["VLLM_CACHE_ROOT"]) / (_Played.name + suffix)
     path.mkdir(parents=True, exist_ok=True)
     config = path / "config.json"
-    if not config.exists():
+    text = json.dumps(MODEL_CONFIG | _Played.changes | changes)
+    if not config.exists() or config.read_text() != text:
         partial = path / f"config.json.{os.getpid()}"
-        partial.write_text(json.dumps(MODEL_CONFIG | changes))
+        partial.write_text(text)
         partial.replace(config)
     return str(path)

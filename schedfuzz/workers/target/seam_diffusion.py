@@ -14,7 +14,7 @@ def _diffusion(engine: Engine) -> Arguments:
     length = engine.canvas_length
     if engine.model != "diffusion":
         return {}
-    model = model_dir(f"schedfuzz-diffusion-{length}", canvas_length=length)
+    model = model_dir(f"-diffusion-{length}", canvas_length=length)
     return {"model": model, "diffusion_config": {"canvas_length": length}}
 
 

@@ -28,7 +28,8 @@ def _take_over() -> None:
         raise Unsupported("model_runner")
 
     def use_v2_model_runner(config: Any) -> bool:
-        return getattr(config, ATTRIBUTE, _Chosen.generation) == "v2"
+        chosen = getattr(config, "cache_config", None)
+        return getattr(chosen, ATTRIBUTE, _Chosen.generation) == "v2"
 
     module.VllmConfig.use_v2_model_runner = property(use_v2_model_runner)
     if hasattr(module, "HAS_TRITON"):
@@ -42,7 +43,8 @@ def _choose(engine: Engine) -> Arguments:
 
 
 def _keep(engine: Engine, config: Any) -> None:
-    object.__setattr__(config, ATTRIBUTE, engine.model_runner)
+    # A drafter's config is a copy of the fields of the target's, with the same cache config.
+    object.__setattr__(config.cache_config, ATTRIBUTE, engine.model_runner)
 
 
 RUNNER_SEAMS: tuple[Seam, ...] = (Seam("model_runner", _choose, _keep),)

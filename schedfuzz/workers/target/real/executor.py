@@ -1,0 +1,128 @@
+"""Nouns: real executor, reference, held rule.
+
+vLLM's own executor for one process, with its worker and model runner. The simulated runner goes
+along as the reference: it checks the scheduler's contract and says which tokens each step must
+yield. What breaks while the contract was kept is the runner's fault.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+from vllm.v1.executor.uniproc_executor import UniProcExecutor
+
+from schedfuzz.corpus.rules import violation
+from schedfuzz.corpus.scenario import Engine
+from schedfuzz.corpus.trace import Violation
+from schedfuzz.workers.target.faults import BrokenRule
+from schedfuzz.workers.target.real import limits
+from schedfuzz.workers.target.real.voice import VOICE
+from schedfuzz.workers.target.real.worker import distributed_args, new_worker
+from schedfuzz.workers.target.seam import Unsupported
+
+# More than any pool needs: num_gpu_blocks_override decides the number of blocks.
+PLENTY = 1 << 40
+# Where a runner's code stands; sampling and drafting are parts of it.
+RUNNER_MODULES = ("vllm.v1.worker", "vllm.v1.sample", "vllm.v1.spec_decode", "vllm.v1.attention")
+
+
+class RealExecutor(UniProcExecutor):
+    """Plays scheduler outputs on vLLM's worker; the driver makes one class per engine."""
+
+    scenario_engine: Any = None
+    drive: Any = None
+    _held: BrokenRule | None = None
+    check = staticmethod(limits.check)
+
+    def _init_executor(self) -> None:
+        VOICE.forget()
+        self.driver_worker = new_worker(self)
+        runner = self.driver_worker.worker.model_runner
+        VOICE.learn(self.drive.scenario, set(windows(self.scenario_engine)), runner.device)
+        VOICE.batch = lambda: runner.input_batch.req_ids
+
+    def _distributed_args(self) -> tuple[str, int, int]:
+        return distributed_args()
+
+    def initialize_from_config(self, kv_cache_configs: list[Any]) -> None:
+        order = group_order(self.scenario_engine, kv_cache_configs[0].kv_cache_groups)
+        self.drive.runner.kv.arrange(order)
+        super().initialize_from_config(kv_cache_configs)
+
+    def determine_available_memory(self) -> list[int]:
+        return [PLENTY]
+
+    def compile_or_warm_up_model(self) -> Any:
+        return None
+
+    def execute_model(self, scheduler_output: Any, non_block: bool = False) -> Any:
+        self._held = None
+        VOICE.misses = []
+        try:
+            self.drive.execute(scheduler_output)
+            if not scheduler_output.num_scheduled_tokens:
+                self.drive.sample(None)
+        except BrokenRule as broken:
+            self._held = broken
+        result = super().execute_model(scheduler_output, non_block)
+        if self._held is not None:
+            raise self._held
+        self._check_context()
+        return result
+
+    def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:
+        wanted: dict[str, list[int]] = {}
+        try:
+            ids, tokens, _ = self.drive.sample(grammar_output)
+            wanted = dict(zip(ids, tokens, strict=True))
+        except BrokenRule as broken:
+            self._held = broken
+        result = super().sample_tokens(grammar_output, non_block)
+        output = result.result() if non_block else result
+        if self._held is not None:
+            raise self._held
+        self._check_output(output, wanted)
+        return result
+
+    def explained(self, found: Violation) -> Violation:
+        """Return a crash with whose fault it is: the runner's if the contract was kept until then.
+
+        Rules that the run went on from count as broken too.
+        """
+        kept = self._held is None and not self.drive.violations
+        inside = found.function.startswith(RUNNER_MODULES)
+        return replace(found, component="runner") if kept and inside else found
+
+    def _check_context(self) -> None:
+        """Check that all that was read up to each row's newest token was the request's own."""
+        rows = {str(row.state.number): row for row in self.drive.runner.rows}
+        for req_id, position in VOICE.misses:
+            row = rows[req_id]
+            if position < row.end - len(row.drafts):
+                detail = f"position {position} read content from the KV cache that is not its own"
+                self._blame("runner-context", detail, row.state.number)
+
+    def _check_output(self, output: Any, wanted: dict[str, list[int]]) -> None:
+        got = dict(zip(output.req_ids, map(list, output.sampled_token_ids), strict=True))
+        for req_id, tokens in wanted.items():
+            if got.get(req_id) != tokens:
+                detail = f"the runner yields {got.get(req_id)}, its inputs give {tokens}"
+                self._blame("runner-output", detail, int(req_id))
+
+    def _blame(self, rule: str, detail: str, number: int) -> None:
+        found = violation(rule, detail, self.drive.runner.step, number)
+        raise BrokenRule(replace(found, component="runner"))
+
+
+
+def windows(engine: Engine) -> list[int]:
+    """Return the window of each of an engine's KV groups, 0 for full attention."""
+    return [group.window for group in engine.groups] or [0]
+
+
+def group_order(engine: Engine, groups: list[Any]) -> list[int]:
+    """Return the index of our group for each of vLLM's. Raises Unsupported if they are others."""
+    ours = windows(engine)
+    theirs = [getattr(group.kv_cache_spec, "sliding_window", None) or 0 for group in groups]
+    if sorted(ours) != sorted(theirs):
+        raise Unsupported("engine.groups")
+    return [ours.index(window) for window in theirs]

@@ -1,0 +1,101 @@
+"""Nouns: voice, row, miss.
+
+What the checkable model says: the scenario's truth where the content that attention read is the
+request's own, another token elsewhere. vLLM makes its models itself, so each process has one voice.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.tokens import VOCAB
+from schedfuzz.workers.target.real.truth import Truth
+
+Miss = tuple[str, int]  # a request's id and the position that read foreign content
+
+
+class Voice:
+    """`batch` returns the request ids of the batch's rows; `misses` is read by the executor."""
+
+    def __init__(self) -> None:
+        self.truth: Truth | None = None
+        self.batch: Callable[[], Sequence[str]] = tuple
+        self.misses: list[Miss] = []
+        self.passes = 0
+
+    def learn(self, scenario: Scenario, windows: set[int], device: Any) -> None:
+        """Take over a scenario's truth; the drafter's window is 0."""
+        self.truth = Truth(scenario, windows | {0}, device)
+        self.misses = []
+
+    def forget(self) -> None:
+        """Know nothing: what vLLM runs for its own purposes between scenarios says zeros."""
+        self.truth, self.batch = None, tuple
+
+    def speak(
+        self, layer: str, positions: Any, read: dict[int, Any], drafter: bool
+    ) -> Any | None:
+        """Return float32 [n, 2]: what is said after each position, and what plainly.
+
+        `read` holds the digests [n] that were read, per window. None when nothing is known.
+        """
+        rows = self._rows(layer, len(positions))
+        if self.truth is None or rows is None:
+            return None
+        here = positions.clamp(0, self.truth.says.shape[-1] - 1)
+        own = [self.truth.own[window][rows, :, here] == digests[:, None]
+               for window, digests in read.items()]  # fmt: skip
+        hits = torch.stack(own).all(0)
+        turn = self._turn(rows, here, hits)
+        hit = hits.any(1)
+        if drafter:
+            said = self._drafted(rows, turn, here)
+            self.passes += 1
+        else:
+            said = self.truth.says[rows, turn, here]
+            self.passes = 0
+            self._note(rows, positions, hit)
+        foreign = (said + 1 + next(iter(read.values())) % (VOCAB - 1)) % VOCAB
+        plain = said if drafter else self.truth.plain[rows, turn, here]
+        plain = torch.where(hit, plain, foreign)
+        return torch.stack((torch.where(hit, said, foreign), plain), dim=1).to(torch.float32)
+
+    def _rows(self, layer: str, count: int) -> Any | None:
+        """Return the request's index for each of the forward's positions, None between scenarios."""
+        from vllm.forward_context import get_forward_context
+
+        metadata = get_forward_context().attn_metadata
+        batch = self.batch()
+        if self.truth is None or not isinstance(metadata, dict) or not batch:
+            return None
+        starts = metadata[layer].query_start_loc[: len(batch) + 1]
+        index = torch.tensor([self.truth.index[req_id] for req_id in batch], device=starts.device)
+        rows = index.repeat_interleave((starts[1:] - starts[:-1]).to(torch.int64))
+        return torch.nn.functional.pad(rows, (0, count - len(rows)))
+
+    def _turn(self, rows: Any, here: Any, hits: Any) -> Any:
+        """Return the turn [n] whose content was read, one that speaks there if there is one."""
+        assert self.truth is not None
+        depth = hits.shape[1]
+        speaks = here[:, None] + 1 >= self.truth.prompt[rows]
+        rank = torch.arange(1, depth + 1, device=hits.device) + depth * speaks
+        return (rank * hits).argmax(1)
+
+    def _drafted(self, rows: Any, turn: Any, here: Any) -> Any:
+        """Return the drafts of one pass: right ones, then one that is wrong."""
+        assert self.truth is not None
+        newest = (here - self.passes).clamp(min=0)
+        right = self.truth.right[rows, newest]
+        said = self.truth.follows[rows, turn, here]
+        return torch.where(right == self.passes, (said + 1) % VOCAB, said)
+
+    def _note(self, rows: Any, positions: Any, hit: Any) -> None:
+        assert self.truth is not None
+        ids = list(self.truth.index)
+        for at in (~hit).nonzero().flatten().tolist():
+            self.misses.append((ids[int(rows[at])], int(positions[at])))
+
+
+VOICE = Voice()
