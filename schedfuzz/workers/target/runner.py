@@ -120,6 +120,10 @@ class SimulatedRunner:
         """Take over what a row sampled."""
         raise NotImplementedError
 
+    def _drafter_has_room(self, rows: list[Row], width: int) -> bool:
+        """Return whether drafts are proposed at all; if not, the whole batch gets zeros."""
+        raise NotImplementedError
+
     def proposals(self) -> tuple[list[str], list[list[int]]] | None:
         """Return the drafts of every row of the last step, for `take_draft_token_ids`."""
         raise NotImplementedError
@@ -199,8 +203,7 @@ class SimulatedRunner:
             for row in rows:
                 row.state.next_drafts = self._looked_up(row, width)
             return
-        # The drafter proposes zeros for the whole batch when any row is too near the limit.
-        room = max((row.end for row in rows), default=0) + width <= self.engine.max_model_len
+        room = self._drafter_has_room(rows, width)
         for row in rows:
             state = row.state
             if row.samples and room:

@@ -105,6 +105,15 @@ class V1Runner(SimulatedRunner):
         state.prev_drafts, state.prev_start = len(row.drafts), row.start
         state.prev_valid = len(tokens)
 
+    def _drafter_has_room(self, rows: list[Row], width: int) -> bool:
+        """Return whether all rows, as far as the scheduler sees them, leave room for the drafts.
+
+        Async, that is before the previous step's rejected drafts are taken off.
+        Source: `_input_fits_in_drafter`.
+        """
+        ends = [row.state.computed + row.end - row.start for row in rows]
+        return max(ends, default=0) + width <= self.engine.max_model_len
+
     def proposals(self) -> tuple[list[str], list[list[int]]] | None:
         """Return the real drafts; async, they are only copied from the device for grammars."""
         if self.engine.async_scheduling and not self.output.has_structured_output_requests:

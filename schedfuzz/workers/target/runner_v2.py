@@ -87,6 +87,10 @@ class V2Runner(SimulatedRunner):
         rejected = len(row.drafts) + 1 - len(tokens) if row.samples else 0
         row.state.own = row.end - rejected
 
+    def _drafter_has_room(self, rows: list[Row], width: int) -> bool:
+        """Return True: this generation's drafters keep to the limit position by position."""
+        return True
+
     def proposals(self) -> tuple[list[str], list[list[int]]] | None:
         """Return placeholders: real drafts only leave this runner for grammars."""
         ids = [req_id for req_id in self.batch_order if req_id in self.states]

@@ -10,8 +10,10 @@ from typing import Any
 from msgspec.structs import replace
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
+from schedfuzz.corpus.outputs import until_stop
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine
+from schedfuzz.corpus.tokens import STOP
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.faults import BrokenRule
 from schedfuzz.workers.target.real import limits
@@ -38,6 +40,10 @@ class RealExecutor(UniProcExecutor):
         self.driver_worker = new_worker(self)
         runner = self.driver_worker.worker.model_runner
         VOICE.learn(self.drive.scenario, set(windows(self.scenario_engine)), runner.device)
+        self._turns = {
+            req_id: {length: turn for turn, length in enumerate(VOICE.truth.lengths[row])}
+            for req_id, row in VOICE.truth.index.items()
+        }
         VOICE.batch = lambda: runner.input_batch.req_ids
 
     def _distributed_args(self) -> tuple[str, int, int]:
@@ -63,6 +69,7 @@ class RealExecutor(UniProcExecutor):
                 self.drive.sample(None)
         except BrokenRule as broken:
             self._held = broken
+        self._follow_turns()
         result = super().execute_model(scheduler_output, non_block)
         if self._held is not None:
             raise self._held
@@ -71,9 +78,11 @@ class RealExecutor(UniProcExecutor):
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:
         wanted: dict[str, list[int]] = {}
+        over = self._over()
         try:
             ids, tokens, _ = self.drive.sample(grammar_output)
-            wanted = dict(zip(ids, tokens, strict=True))
+            wanted = {req_id: row for req_id, row in zip(ids, tokens, strict=True)
+                      if req_id not in over}  # fmt: skip
         except BrokenRule as broken:
             self._held = broken
         result = super().sample_tokens(grammar_output, non_block)
@@ -81,7 +90,29 @@ class RealExecutor(UniProcExecutor):
         if self._held is not None:
             raise self._held
         self._check_output(output, wanted)
+        self._adopt_drafts()
         return result
+
+    def _over(self) -> set[str]:
+        """Return the requests that sampled their stop token in a step that is still in flight."""
+        states = self.drive.runner.states
+        return {req_id for req_id, state in states.items() if STOP in state.outputs}
+
+    def _follow_turns(self) -> None:
+        for req_id, state in self.drive.runner.states.items():
+            VOICE.turns[req_id] = self._turns[req_id].get(len(state.prompt), 0)
+
+    def _adopt_drafts(self) -> None:
+        """Have the reference verify what the real drafter proposed, whatever that was."""
+        runner = self.driver_worker.worker.model_runner
+        drafts = getattr(runner, "_draft_token_ids", None)
+        if drafts is None:
+            return
+        rows = drafts if isinstance(drafts, list) else drafts.tolist()
+        for req_id, row in zip(runner.input_batch.req_ids, rows, strict=False):
+            state = self.drive.runner.states.get(req_id)
+            if state is not None:
+                state.next_drafts = list(row)
 
     def explained(self, found: Violation) -> Violation:
         """Return a crash with whose fault it is: the runner's if the contract was kept until then.
@@ -104,7 +135,7 @@ class RealExecutor(UniProcExecutor):
     def _check_output(self, output: Any, wanted: dict[str, list[int]]) -> None:
         got = dict(zip(output.req_ids, map(list, output.sampled_token_ids), strict=True))
         for req_id, tokens in wanted.items():
-            if got.get(req_id) != tokens:
+            if until_stop(got.get(req_id, [])) != until_stop(tokens):
                 detail = f"the runner yields {got.get(req_id)}, its inputs give {tokens}"
                 self._blame("runner-output", detail, int(req_id))
 

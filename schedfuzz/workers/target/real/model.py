@@ -27,8 +27,7 @@ SURE, NEVER = 1000.0, -1000.0
 class CheckableModel(nn.Module):
     """One attention layer per window of the model's config; a drafter has one of full attention.
 
-    `forward` returns float32 [n, hidden_size], whose first two columns are what `Voice.speak`
-    returned.
+    `forward` returns float32 [n, hidden_size], whose first two columns are what `VOICE` returned.
     """
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
@@ -68,7 +67,7 @@ class CheckableModel(nn.Module):
             read[window] = digests((mean * visible[:, None]).round().to(torch.int64))
         hidden = torch.zeros(len(positions), self.hidden_size, device=positions.device)
         first = self.attention[0].layer_name
-        said = VOICE.speak(first, positions, read, self.drafter)
+        said = VOICE.propose(first, positions) if self.drafter else VOICE.speak(first, positions, read)
         if said is not None:
             hidden[:, :2] = said
         return hidden

@@ -1,7 +1,7 @@
-"""Nouns: truth, turn, content digest.
+"""Nouns: truth, turn, content digest, script of drafts.
 
 What a scenario wants at each position of each request, as tensors: which digest of the KV cache's
-content is the request's own, and what the model says where it reads it.
+content is the request's own, what the model says where it reads it, and what the drafter proposes.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from schedfuzz.corpus.outputs import conversation, turn_views
 from schedfuzz.corpus.scenario import Request, Scenario
-from schedfuzz.corpus.tokens import extend_digests, next_token, speaker, spoken, truth
+from schedfuzz.corpus.tokens import (
+    STOP,
+    draft,
+    extend_digests,
+    next_token,
+    speaker,
+    spoken,
+    truth,
+)
 from schedfuzz.workers.target.real.code import codes, digests
 
 NO_ROOM = 1 << 30  # the prompt of a turn that a request does not have
@@ -23,11 +31,16 @@ class Turn(NamedTuple):
     tokens: list[int]
     says: list[int]
     plain: list[int]
+    drafts: list[list[int]]
     prompt: int
+    end: int
 
 
-def turns(request: Request, limit: int) -> list[Turn]:
-    """Return the truth of a request's turns, up to `limit` positions each (max_model_len)."""
+def turns(request: Request, limit: int, width: int) -> list[Turn]:
+    """Return the truth of a request's turns, up to `limit` positions each (max_model_len).
+
+    `drafts` has the `width` drafts after each position, `end` is behind the turn's stop token.
+    """
     found = []
     for view, turn in zip(turn_views(request), conversation(request, limit), strict=False):
         length = len(turn.prompt)
@@ -37,7 +50,12 @@ def turns(request: Request, limit: int) -> list[Turn]:
         # It is the real sampler that keeps a stop from the first min_tokens.
         say = speaker(replace(view, min_tokens=0), length)
         says = [say(digest, position) for position, digest in enumerate(prefix)]
-        found.append(Turn(tokens, says, [next_token(digest) for digest in prefix], length))
+        plain = [next_token(digest) for digest in prefix]
+        guess = truth(view, length)
+        drafts = [draft(guess, digest, position, request.accept, width)
+                  for position, digest in enumerate(prefix)]  # fmt: skip
+        stop = tokens.index(STOP, length) + 1 if STOP in tokens[length:] else limit
+        found.append(Turn(tokens, says, plain, drafts, length, stop))
     return found
 
 
@@ -45,38 +63,32 @@ class Truth:
     """Tables of int64 [requests, turns, positions] but where noted.
 
     `own` holds, per window (0: full attention), the digest of a request's own content; `says` and
-    `plain` what the model says there, `follows` the right next token; `prompt` [requests, turns]
-    is each turn's prompt length; `right` [requests, positions] how many drafts after a position
-    are right.
+    `plain` what the model says there; `drafts` [.., width] what follows each position; `prompt`
+    and `end` [requests, turns] where a turn's output begins and its stop token stands.
     """
 
     def __init__(self, scenario: Scenario, windows: set[int], device: Any) -> None:
-        limit = scenario.engine.max_model_len
-        told = [turns(request, limit) for request in scenario.requests]
+        limit, width = scenario.engine.max_model_len, scenario.engine.num_speculative_tokens
+        told = [turns(request, limit, width) for request in scenario.requests]
         self.index = {str(request.id): row for row, request in enumerate(scenario.requests)}
-        count, depth = len(told), max(1, *map(len, told))
-        shape = (count, depth, limit)
-        tokens = torch.zeros(shape, dtype=torch.int64)
-        self.says, self.plain = torch.zeros_like(tokens), torch.zeros_like(tokens)
-        self.prompt = torch.full((count, depth), NO_ROOM)
-        for row, request_turns in enumerate(told):
-            for column, turn in enumerate(request_turns):
-                for table, values in ((tokens, turn.tokens), (self.says, turn.says),
-                                      (self.plain, turn.plain)):  # fmt: skip
-                    table[row, column] = torch.tensor(values)
-                self.prompt[row, column] = turn.prompt
-        self.follows = torch.cat((tokens[:, :, 1:], tokens[:, :, :1]), dim=2)
-        accept = [[r.accept[p % len(r.accept)] for p in range(limit)] for r in scenario.requests]
-        self.right = torch.tensor(accept)
+        self.lengths = [[turn.prompt for turn in request] for request in told]
+        silent = Turn([0] * limit, [0] * limit, [0] * limit, [[0] * width] * limit, NO_ROOM, 0)
+        depth = max(1, *map(len, told))
+        told = [request + [silent] * (depth - len(request)) for request in told]
+
+        def table(field: str) -> Any:
+            values = [[getattr(turn, field) for turn in request] for request in told]
+            return torch.tensor(values, device=device)
+
+        tokens = table("tokens")
+        self.says, self.plain, self.drafts = table("says"), table("plain"), table("drafts")
+        self.prompt, self.end = table("prompt"), table("end")
         self.own = {window: _own(tokens, window) for window in windows}
-        for name in ("says", "plain", "prompt", "follows", "right"):
-            setattr(self, name, getattr(self, name).to(device))
-        self.own = {window: table.to(device) for window, table in self.own.items()}
 
 
 def _own(tokens: Any, window: int) -> Any:
     """Return the digests of what `tokens` [.., positions] leave in the visible window."""
-    positions = torch.arange(tokens.shape[-1])
+    positions = torch.arange(tokens.shape[-1], device=tokens.device)
     rows = []
     for row in tokens.reshape(-1, tokens.shape[-1]):
         sums = codes(row, positions).to(torch.int64).cumsum(0)

@@ -17,30 +17,33 @@ Miss = tuple[str, int]  # a request's id and the position that read foreign cont
 
 
 class Voice:
-    """`batch` returns the request ids of the batch's rows; `misses` is read by the executor."""
+    """The executor sets `batch`, which returns the request ids of the batch's rows, and `turns`.
+
+    `turns` has the present turn of each session; `misses` is read by the executor.
+    """
 
     def __init__(self) -> None:
         self.truth: Truth | None = None
         self.batch: Callable[[], Sequence[str]] = tuple
+        self.turns: dict[str, int] = {}
         self.misses: list[Miss] = []
         self.passes = 0
 
     def learn(self, scenario: Scenario, windows: set[int], device: Any) -> None:
-        """Take over a scenario's truth; the drafter's window is 0."""
-        self.truth = Truth(scenario, windows | {0}, device)
-        self.misses = []
+        """Take over a scenario's truth."""
+        self.truth = Truth(scenario, windows, device)
+        self.turns, self.misses = {}, []
 
     def forget(self) -> None:
         """Know nothing: what vLLM runs for its own purposes between scenarios says zeros."""
         self.truth, self.batch = None, tuple
 
-    def speak(
-        self, layer: str, positions: Any, read: dict[int, Any], drafter: bool
-    ) -> Any | None:
+    def speak(self, layer: str, positions: Any, read: dict[int, Any]) -> Any | None:
         """Return float32 [n, 2]: what is said after each position, and what plainly.
 
         `read` holds the digests [n] that were read, per window. None when nothing is known.
         """
+        self.passes = 0
         rows = self._rows(layer, len(positions))
         if self.truth is None or rows is None:
             return None
@@ -48,19 +51,30 @@ class Voice:
         own = [self.truth.own[window][rows, :, here] == digests[:, None]
                for window, digests in read.items()]  # fmt: skip
         hits = torch.stack(own).all(0)
-        turn = self._turn(rows, here, hits)
-        hit = hits.any(1)
-        if drafter:
-            said = self._drafted(rows, turn, here)
-            self.passes += 1
-        else:
-            said = self.truth.says[rows, turn, here]
-            self.passes = 0
-            self._note(rows, positions, hit)
+        turn, hit = self._turn(rows, here, hits), hits.any(1)
+        self._note(rows, positions, hit)
+        said = self.truth.says[rows, turn, here]
         foreign = (said + 1 + next(iter(read.values())) % (VOCAB - 1)) % VOCAB
-        plain = said if drafter else self.truth.plain[rows, turn, here]
-        plain = torch.where(hit, plain, foreign)
+        plain = torch.where(hit, self.truth.plain[rows, turn, here], foreign)
         return torch.stack((torch.where(hit, said, foreign), plain), dim=1).to(torch.float32)
+
+    def propose(self, layer: str, positions: Any) -> Any | None:
+        """Return float32 [n, 2]: the draft of this pass of the drafter, twice.
+
+        The first pass after a `speak` is at the newest tokens, each later one a position on. A
+        drafter is told what to propose and not what it reads: its cache may have holes by design,
+        and what it says only decides how many drafts are accepted.
+        """
+        rows = self._rows(layer, len(positions))
+        if self.truth is None or rows is None:
+            return None
+        newest = (positions - self.passes).clamp(0, self.truth.says.shape[-1] - 1)
+        turns = [self.turns.get(req_id, 0) for req_id in self.truth.index]
+        turn = torch.tensor(turns, device=positions.device)[rows]
+        index = min(self.passes, self.truth.drafts.shape[-1] - 1)
+        self.passes += 1
+        said = self.truth.drafts[rows, turn, newest, index]
+        return torch.stack((said, said), dim=1).to(torch.float32)
 
     def _rows(self, layer: str, count: int) -> Any | None:
         """Return the request's index for each of the forward's positions, None between scenarios."""
@@ -83,18 +97,12 @@ class Voice:
         rank = torch.arange(1, depth + 1, device=hits.device) + depth * speaks
         return (rank * hits).argmax(1)
 
-    def _drafted(self, rows: Any, turn: Any, here: Any) -> Any:
-        """Return the drafts of one pass: right ones, then one that is wrong."""
-        assert self.truth is not None
-        newest = (here - self.passes).clamp(min=0)
-        right = self.truth.right[rows, newest]
-        said = self.truth.follows[rows, turn, here]
-        return torch.where(right == self.passes, (said + 1) % VOCAB, said)
-
     def _note(self, rows: Any, positions: Any, hit: Any) -> None:
+        """Note what read foreign content, but for what stands behind a stop token."""
         assert self.truth is not None
         ids = list(self.truth.index)
-        for at in (~hit).nonzero().flatten().tolist():
+        wanted = positions < self.truth.end[rows].max(1).values
+        for at in (~hit & wanted).nonzero().flatten().tolist():
             self.misses.append((ids[int(rows[at])], int(positions[at])))
 
 
