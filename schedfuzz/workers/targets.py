@@ -1,8 +1,8 @@
 """Nouns: Target, release, runner, transform, scheduler class.
 
 A target is a release, on the simulated runner or (`0.28.0:real`) on the real one: two runners on
-one release are two targets, and comparing them is hunting that pair. It may also be a release with a
-transform: a function that rewrites each module's syntax tree while it is imported. A transform's
+one release are two targets, and to compare them is to hunt that pair. It may also be a release with
+a transform: a function that rewrites each module's syntax tree while it is imported. A transform's
 name carries a digest of its file, so an edited transform is another target and never shares
 findings with the old one. The same holds for a scheduler class of the user's own, which takes the
 place of vLLM's.

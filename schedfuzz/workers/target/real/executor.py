@@ -39,10 +39,10 @@ class RealExecutor(UniProcExecutor):
         VOICE.forget()
         self.driver_worker = new_worker(self)
         runner = self.driver_worker.worker.model_runner
-        VOICE.learn(self.drive.scenario, set(windows(self.scenario_engine)), runner.device)
+        truth = VOICE.learn(self.drive.scenario, set(windows(self.scenario_engine)), runner.device)
         self._turns = {
-            req_id: {length: turn for turn, length in enumerate(VOICE.truth.lengths[row])}
-            for req_id, row in VOICE.truth.index.items()
+            req_id: {length: turn for turn, length in enumerate(truth.lengths[row])}
+            for req_id, row in truth.index.items()
         }
         VOICE.batch = lambda: runner.input_batch.req_ids
 
@@ -142,7 +142,6 @@ class RealExecutor(UniProcExecutor):
     def _blame(self, rule: str, detail: str, number: int) -> None:
         found = violation(rule, detail, self.drive.runner.step, number)
         raise BrokenRule(replace(found, component="runner"))
-
 
 
 def windows(engine: Engine) -> list[int]:

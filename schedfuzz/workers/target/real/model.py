@@ -66,11 +66,16 @@ class CheckableModel(nn.Module):
             visible = visible.clamp(max=window) if window else visible
             read[window] = digests((mean * visible[:, None]).round().to(torch.int64))
         hidden = torch.zeros(len(positions), self.hidden_size, device=positions.device)
-        first = self.attention[0].layer_name
-        said = VOICE.propose(first, positions) if self.drafter else VOICE.speak(first, positions, read)
+        said = self._say(positions, read)
         if said is not None:
             hidden[:, :2] = said
         return hidden
+
+    def _say(self, positions: Any, read: dict[int, Any]) -> Any | None:
+        first = self.attention[0].layer_name
+        if self.drafter:
+            return VOICE.propose(first, positions)
+        return VOICE.speak(first, positions, read)
 
     def compute_logits(self, hidden_states: Any, *args: Any, **kwargs: Any) -> Any:
         """Return logits [n, vocabulary]: plain tokens in cyclic order from the plainly said one.

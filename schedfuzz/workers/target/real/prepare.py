@@ -4,7 +4,6 @@ import functools
 import importlib
 from typing import Any
 
-from schedfuzz.workers.target import engine as seams
 from schedfuzz.workers.target import model
 from schedfuzz.workers.target.real.code import LANES
 
@@ -53,6 +52,7 @@ def prepare() -> type:
     if current_platform.is_cpu():
         _stand_in(torch)
         _allow_async(type(current_platform))
+        _only_once(type(current_platform), "register_triton_kernel_overrides")
     for name, function in _LOOKS:
         module = importlib.import_module(name)
         if hasattr(module, function):
@@ -75,3 +75,9 @@ def _allow_async(platform: Any) -> None:
         config.scheduler_config.async_scheduling = wanted
 
     platform.check_and_update_config = staticmethod(check_and_update_config)
+
+
+def _only_once(platform: Any, name: str) -> None:
+    """Let a classmethod without arguments that rebinds what every module imported run once."""
+    if hasattr(platform, name):
+        setattr(platform, name, staticmethod(functools.cache(getattr(platform, name))))

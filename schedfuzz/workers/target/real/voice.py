@@ -29,10 +29,11 @@ class Voice:
         self.misses: list[Miss] = []
         self.passes = 0
 
-    def learn(self, scenario: Scenario, windows: set[int], device: Any) -> None:
-        """Take over a scenario's truth."""
+    def learn(self, scenario: Scenario, windows: set[int], device: Any) -> Truth:
+        """Take over a scenario's truth and return it."""
         self.truth = Truth(scenario, windows, device)
         self.turns, self.misses = {}, []
+        return self.truth
 
     def forget(self) -> None:
         """Know nothing: what vLLM runs for its own purposes between scenarios says zeros."""

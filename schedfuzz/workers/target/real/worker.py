@@ -1,6 +1,5 @@
 """Nouns: worker: vLLM's own, made anew for each scenario in milliseconds."""
 
-import functools
 import os
 import tempfile
 from pathlib import Path
