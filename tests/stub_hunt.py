@@ -2,7 +2,8 @@
 
 `schedfuzz hunt` with a pair that needs no vLLM, in a process of its own: everything else, Atheris
 too, is real. The first argument names the fault to plant, or `none`; the rest is the command's own.
-Each sighting adds a byte to the file that STUB_SIGHTINGS names.
+Each sighting adds a byte to the file that STUB_SIGHTINGS names, each run on the real runner its
+scenario to the one that STUB_REAL names.
 """
 
 import hashlib
@@ -27,8 +28,9 @@ class StubPair(FakePair):
     restarts = 0
     seconds = 0.0
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, before: Any, *_: object, **__: object) -> None:
         super().__init__()
+        self.real = before.runner == "real"
 
     def on_incident(self, call: object) -> None:
         pass
@@ -37,6 +39,9 @@ class StubPair(FakePair):
         from schedfuzz.corpus import codec
 
         time.sleep(self.seconds)
+        if self.real:
+            with open(os.environ["STUB_REAL"], "ab") as file:
+                file.write(codec.encode(scenario) + b"\n")
         lit = bytearray(SITES)
         for byte in hashlib.sha256(codec.encode(scenario)).digest()[:2]:
             lit[byte % SITES] = 1

@@ -10,14 +10,14 @@ from fabricated import CONTRACT, FIRST, OTHER, SECOND, SEED_BUG, SMALL, trace
 
 from schedfuzz.bench.ledger import Ledger
 from schedfuzz.bench.mutant_trial import MAX_INFRA, RUNS_AFTER_DIVERGENCE, Limits, MutantTrial
-from schedfuzz.bench.mutants import MODULES, MutantsBench, sample
+from schedfuzz.bench.mutants import MODULES, MutantsBench, sample, within_reach
 from schedfuzz.bench.mutation import Mutation
 from schedfuzz.bench.reference import Reference, scenarios
 from schedfuzz.cli.source import write_file
 from schedfuzz.corpus.codec import encode
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Trace
+from schedfuzz.corpus.trace import Trace, Violation
 from schedfuzz.workers.environment import Environment
 
 SITE = "vllm.v1.core.block_pool:f:1"
@@ -25,6 +25,7 @@ FINISHED = msgspec.structs.replace(trace(FIRST, SECOND), coverage=bytes([1, 1]))
 ELSEWHERE = msgspec.structs.replace(FINISHED, coverage=bytes([0, 1]))
 DIVERGED = trace(FIRST, OTHER)
 BROKEN = trace(FIRST, violations=(CONTRACT,))
+HANG = Violation("hang", "cpu-limit", "5 s", 1)
 INFRA = Trace("infra", reason="out of memory")
 MUTATION = Mutation(
     "vllm.v1.core.block_pool", "f", "relation", "< to <=", SITE, "Compare", (1, 0, 1, 5), "a <= b"
@@ -70,12 +71,29 @@ def tried(ref: Reference, *answers: Trace, runs: int = 200) -> tuple[dict[str, A
     return trial.run(process), trial
 
 
-def test_the_reference_keeps_what_finished_and_knows_what_it_ran() -> None:
-    ref = reference(FINISHED, BROKEN, ELSEWHERE)
+def test_the_reference_keeps_what_was_played_and_knows_what_it_ran() -> None:
+    stuck = trace(FIRST, violations=(HANG,))
+    ref = reference(FINISHED, INFRA, ELSEWHERE, Trace("rejected"), stuck)
     assert len(ref.entries) == 2
     assert [ref.reaches(entry, SITE) for entry in ref.entries] == [True, False]
     assert not ref.reaches(ref.entries[0], "vllm.v1.core.block_pool:other:3")
     assert ref.entries[0].trace == msgspec.structs.replace(FINISHED, coverage=b"")
+
+
+def test_what_no_engine_of_a_cpu_build_runs_is_left_out_by_name() -> None:
+    hidden = [
+        msgspec.structs.replace(MUTATION, function=name)
+        for name in (
+            "HiSparseHotManager.f",
+            "_HiSparseAuxiliaryManager.g",
+            "BlockPool.unpin_blocks",
+        )
+    ]
+    ranks = msgspec.structs.replace(MUTATION, original="self.dcp_world_size > 1")
+    kept, left_out = within_reach([hidden[0], MUTATION, *hidden[1:], ranks])
+    assert kept == [MUTATION]
+    assert list(left_out.values()) == [3, 1]
+    assert ["CUDA" in reason for reason in left_out] == [True, False]
 
 
 def test_only_scenarios_that_run_the_block_are_tried() -> None:
@@ -107,12 +125,27 @@ def test_a_mutant_that_does_as_the_original_survives_its_limit() -> None:
     assert len(trial.entries) == 20
 
 
-def test_scenarios_that_the_original_does_not_finish_cannot_kill() -> None:
-    process: Any = FakeProcess(FINISHED, BROKEN)
+def test_scenarios_that_the_original_cannot_run_cannot_kill() -> None:
+    process: Any = FakeProcess(FINISHED, INFRA)
     ref = Reference(process)
     ref.fill([SMALL], lambda: False)
     result, _ = tried(ref, FINISHED, BROKEN, runs=9)
     assert (result["status"], result["executions"]) == ("survived", 9)
+
+
+def test_where_the_original_breaks_a_rule_the_whole_run_counts() -> None:
+    lit = msgspec.structs.replace(BROKEN, coverage=bytes([1, 1]))
+    other = msgspec.structs.replace(CONTRACT, detail="33 > 32")
+    alike = msgspec.structs.replace(BROKEN, violations=(other,))
+    result, _ = tried(reference(lit), alike, runs=1)
+    assert result["status"] == "survived"
+    for mutant, by in (
+        (trace(OTHER, violations=(CONTRACT,)), "divergence"),
+        (DIVERGED, "divergence"),
+        (trace(FIRST, violations=(HANG,)), "violation"),
+    ):
+        result, _ = tried(reference(lit), mutant, runs=1)
+        assert (result["status"], result.get("by")) == ("killed", by)
 
 
 def test_what_the_machine_cannot_run_says_nothing_of_the_mutant() -> None:

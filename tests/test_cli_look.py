@@ -59,8 +59,8 @@ def test_findings_come_worst_first_and_filtered(store: Store) -> None:
     assert [row["id"] for row in one] == [rows[1]["id"]]
     assert json.loads(look("findings", "--json", "--before", "0.30.0").stdout) == []
     assert set(rows[0]) == {
-        "id", "before", "after", "verdict", "kind", "rule", "fingerprint", "title", "status",
-        "count", "executions_to_find", "seconds_to_find", "reproducer",
+        "id", "before", "after", "verdict", "kind", "rule", "component", "fingerprint", "title",
+        "status", "count", "executions_to_find", "seconds_to_find", "reproducer",
     }  # fmt: skip
     assert rows[0]["reproducer"]["scenario"] == json.loads(codec.encode(SMALL))
 
@@ -192,6 +192,16 @@ def test_replay_reads_what_show_prints(store: Store, tmp_path: Path, monkeypatch
     shared.write_text(look("show", str(number), "--json").stdout)
     story = load_scenario(str(shared), None)
     assert codec.encode(story) == codec.encode(SMALL)
+
+
+def test_a_runners_finding_is_named_and_has_no_export(store: Store) -> None:
+    hunt = writes.start_hunt(store, "0.28.0:real", "0.29.0:real", 1, {})
+    verdict = Verdict("fixed", "crash", "KeyError", "f" * 16, "KeyError", component="runner")
+    writes.record_verdict(store, hunt, "0.28.0:real", "0.29.0:real", verdict, SMALL, 3, 17, 2.5)
+    text = look("show", "1").stdout
+    assert "component     runner\n" in text
+    assert "schedfuzz minimize 1\n" in text and "schedfuzz export" not in text
+    assert json.loads(look("findings", "--json").stdout)[0]["component"] == "runner"
 
 
 def test_show_suggests_only_what_can_help(store: Store) -> None:

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from schedfuzz.corpus.events import Abort, Event, Pause, ResetPrefixCache, Resume, ThrottlePrefills
-from schedfuzz.corpus.outputs import conversation, expected_outputs
-from schedfuzz.corpus.parts import Turn
+from schedfuzz.corpus.outputs import conversation, expected_outputs, loops
+from schedfuzz.corpus.parts import Repetition, Turn
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.tokens import STOP
 from schedfuzz.corpus.validate import validate
@@ -41,6 +41,22 @@ def test_the_stop_token_is_not_sampled_before_min_tokens() -> None:
     request = Request(0, Prompt(9), 12, stop_at=2, min_tokens=5)
     (turn,) = conversation(request, 66)
     assert turn.tokens[5:] == [STOP] and STOP not in turn.tokens[:5]
+
+
+def test_a_request_ends_where_it_has_said_the_same_often_enough() -> None:
+    loop = Repetition(start=3, period=2, max_pattern_size=2, min_count=3)
+    request = Request(0, Prompt(9), 20, repetition=loop)
+    (turn,) = conversation(request, 66)
+    assert len(turn.tokens) == 9 and turn.tokens[3:5] == turn.tokens[5:7] == turn.tokens[7:]
+    assert loops(request, turn.tokens) and not loops(request, turn.tokens[:-1])
+    (later,) = conversation(replace(request, min_tokens=12), 66)
+    assert len(later.tokens) == 12
+    for blind in (replace(loop, max_pattern_size=1), replace(loop, min_count=9)):
+        (whole,) = conversation(replace(request, repetition=blind), 66)
+        assert len(whole.tokens) == 20
+    once = replace(loop, period=1, min_pattern_size=2)
+    (slow,) = conversation(replace(request, repetition=once), 66)
+    assert len(slow.tokens) == 9  # 3 times 2 of the one token
 
 
 def test_sessions_of_one_family_bring_the_same_input() -> None:
@@ -82,6 +98,7 @@ CASES = {
     "session-prompt": Scenario(ENGINE, (replace(SESSION, priority=1),)),
     "turn-length": Scenario(ENGINE, (replace(SESSION, priority=2),)),
     "finish-reason": Scenario(ENGINE, (Request(0, Prompt(9), 3, priority=3),)),
+    "output": Scenario(ENGINE, (Request(0, Prompt(9), 9, repetition=Repetition(2, 1, 61)),)),
     "logprobs": Scenario(ENGINE, two(Request(0, Prompt(20), 4, logprobs=True))),
     "prompt-logprobs": Scenario(ENGINE, (Request(0, Prompt(20), 4, prompt_logprobs=True),)),
     "pooled": Scenario(replace(ENGINE, model="pooling"), two(Request(0, Prompt(20), 1))),

@@ -202,6 +202,7 @@ def loading(number: int, arrival: int = 0, **script: object) -> Request:
 PLAIN = Request(9, Prompt(40, 9), 8)
 CASES: dict[str, Scenario] = {
     "load-blocks": Scenario(replace(ENGINE, num_speculative_tokens=3), (loading(0),)),
+    "load-announced": Scenario(ENGINE, (replace(LOADED, external=External(32)),)),
     "load-zeroed": Scenario(ENGINE, (loading(0, steps=3),)),
     "load-into-used-block": Scenario(
         replace(ENGINE, num_blocks=5, async_scheduling=True),

@@ -108,7 +108,8 @@ def test_json_of_a_finding(store: Store) -> None:
     record(store, hunt(store), verdict(), scenario(2, 1), steps=9, execution=4)
     assert queries.finding_as_json(queries.get_finding(store, 1)) == {
         "id": 1, "before": PAIR[0], "after": PAIR[1], "verdict": "fixed", "kind": "contract",
-        "rule": "bound", "fingerprint": "f", "title": "title of f", "status": "new", "count": 1,
+        "rule": "bound", "component": None, "fingerprint": "f", "title": "title of f",
+        "status": "new", "count": 1,
         "executions_to_find": 4, "seconds_to_find": 1.0,
         "reproducer": {
             "requests": 2, "events": 1, "steps": 9,

@@ -13,11 +13,13 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from fabricated import SMALL
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import OperationalError
 from test_db_writers import in_processes
 
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db import migrate, queries, writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.db.models import Base
@@ -123,6 +125,24 @@ def change(url: str, *statements: str) -> None:
     with store.engine.begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
+    store.close()
+
+
+def test_findings_of_the_first_schema_are_the_schedulers(url: str) -> None:
+    """The column came later, when only the simulated runner had found anything."""
+    store = open_store(url)
+    hunt = writes.start_hunt(store, "a", "b", 1, {})
+    for name, kind in (("fixed", "crash"), ("changed", "divergence")):
+        verdict = Verdict(name, kind, "rule", name, "a title")  # type: ignore[arg-type]
+        writes.record_verdict(store, hunt, "a", "b", verdict, SMALL, 1, 1, 0.5)
+    store.close()
+    change(
+        url, "ALTER TABLE findings DROP COLUMN component",
+        f"UPDATE {migrate.VERSION_TABLE} SET version_num = '0001'",
+    )  # fmt: skip
+    store = open_store(url)
+    assert drift(store.engine) == []
+    assert [row.component for row in queries.list_findings(store)] == ["scheduler", None]
     store.close()
 
 

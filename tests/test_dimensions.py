@@ -7,13 +7,14 @@ import pytest
 from command import schedfuzz
 
 from schedfuzz.cli import dimensions
-from schedfuzz.cli.dimension_page import END, START, Cell, cell, dimension, page, table
+from schedfuzz.cli.dimension_page import PARTS, Cell, cell, dimension, page, table
 from schedfuzz.cli.hunt import seed_corpus
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.trace import Trace, Violation
 from schedfuzz.workers.home import Home
 
+START, END, *_ = PARTS["simulated"]
 PAGE = Path(__file__).parents[1] / "docs" / "dimensions.md"
 NO_GROUPS = Cell("unsupported", "engine.groups: unknown")
 COLUMNS = {
@@ -59,6 +60,18 @@ def test_the_page_replaces_only_what_is_between_its_markers() -> None:
     assert second.startswith(f"before\n{START}") and second.endswith(f"{END}\nafter\n")
     assert "five" in second and "three four" not in second
     assert page(COLUMNS, "schedfuzz targets dimensions", second) == kept
+
+
+def test_each_runner_has_its_own_part_of_a_page() -> None:
+    one = page(COLUMNS, "schedfuzz targets dimensions")
+    both = page(COLUMNS, "schedfuzz targets dimensions --runner real", one, "real")
+    assert both.startswith(one) and both.count("unsupported[^1]") == 2
+    assert "| one two | unsupported[^real-1] | rejected[^real-2] |" in both
+    assert "[^real-1]: `engine.groups: unknown`" in both
+    fewer = {"0.28.0": {"five": Cell("works")}}
+    again = page(fewer, "schedfuzz targets dimensions", both)
+    assert "five" in again and again.endswith(both.removeprefix(one))
+    assert page(fewer, "schedfuzz targets dimensions --runner real", both, "real").startswith(one)
 
 
 @pytest.mark.parametrize("text", ["my notes", f"{END} {START}", START])

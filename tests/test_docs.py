@@ -20,7 +20,16 @@ from schedfuzz.corpus.events import (
     Resume,
     ThrottlePrefills,
 )
-from schedfuzz.corpus.parts import Connector, External, Group, Image, Structured, Turn
+from schedfuzz.corpus.parts import (
+    Connector,
+    External,
+    Group,
+    Image,
+    Repetition,
+    Sampling,
+    Structured,
+    Turn,
+)
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.scenario import SCHEMA_VERSION, Engine, Prompt, Request, Scenario
 
@@ -31,8 +40,8 @@ each_document = pytest.mark.parametrize(
 )
 
 LANGUAGE = (
-    Scenario, Engine, Request, Prompt, Group, Connector, External, Image, Structured, Turn,
-    Abort, ResetPrefixCache, Pause, Resume, ThrottlePrefills,
+    Scenario, Engine, Request, Prompt, Group, Connector, External, Image, Structured, Sampling,
+    Turn, Repetition, Abort, ResetPrefixCache, Pause, Resume, ThrottlePrefills,
 )  # fmt: skip
 BOUNDS = {
     "Scenario": {

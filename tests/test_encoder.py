@@ -111,6 +111,18 @@ def test_a_victim_of_the_same_step_leaves_a_picture_that_never_was(pair: Pair) -
     assert rules(before) == ["encoder-missing"]
 
 
+def test_the_ec_connector_is_told_of_what_is_given_up(shared_home: Home) -> None:
+    targets = parse_target("0.32.0"), parse_target(f"0.32.0+{FAULTS}:untold")
+    picture, plain = Image(1, 10, 1, 0), Image(14, 8, 2)
+    scenario = Scenario(
+        replace(PLAIN, ec_connector=True), (Request(0, Prompt(40), 6, images=(picture, plain)),)
+    )
+    with Pair(*targets, shared_home, print) as pair:
+        before, after = pair.run(scenario)
+    assert before.outcome == "finished", before
+    assert rules(after) == ["ec-freed"]
+
+
 # -- faults that were real -----------------------------------------------------------------------
 
 NARROW = replace(

@@ -122,6 +122,12 @@ def test_hostile_text_stays_in_the_docstring(text: str, field: str, tmp_path: Pa
     assert ast.dump(ast.Module(tree.body[1:], [])) == ast.dump(ast.Module(plain.body[1:], []))
 
 
+def test_a_fault_of_the_model_runner_has_no_pytest_form() -> None:
+    with pytest.raises(InputError, match="model runner has no pytest form"):
+        build_case(PLAIN, Verdict("fixed", "crash", fingerprint="0" * 16), NAMES,
+                   bad(replace(CRASH, component="runner")), FINE)  # fmt: skip
+
+
 # -- the story -----------------------------------------------------------------------------------
 
 

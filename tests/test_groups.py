@@ -13,9 +13,12 @@ from schedfuzz.corpus.parts import Connector, External, Group
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Trace, Violation
 from schedfuzz.corpus.validate import validate
+from schedfuzz.fuzzer.repair import repair_engine
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.target.checkpoints import Place
 from schedfuzz.workers.target.faults import BrokenRule
+from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.runner_v1 import V1Runner
 from schedfuzz.workers.targets import parse_target
 
@@ -37,9 +40,14 @@ def tables(item: SimpleNamespace, *blocks: list[int]) -> SimpleNamespace:
     return item
 
 
-def play(engine: Engine, *outputs: SimpleNamespace) -> list[Violation]:
+def play(
+    engine: Engine, *outputs: SimpleNamespace, zeroes: bool = False, place: Place | None = None
+) -> list[Violation]:
     """Run outputs on a V1 runner until a rule breaks; return what broke."""
     runner = V1Runner(engine)
+    runner.kv.zeroes = zeroes
+    for _, group in runner.kv.recurrent if place is not None else ():
+        group.place = place
     runner.requests = {str(request.id): request for request in (A, B, RIGHT, OTHER)}
     try:
         for sent in outputs:
@@ -131,6 +139,31 @@ def test_a_block_that_another_group_writes_is_lost() -> None:
     assert broken.detail == "the recurrent state after 8 tokens that it starts from is nothing"
 
 
+def test_bytes_of_a_state_are_zeroed_before_attention_fills_a_part_of_a_block() -> None:
+    part = output({3: 5}, tables(new(OTHER, []), [3], [7]))
+    whole = output({3: 8}, tables(new(OTHER, []), [3], [7]))
+    assert play(HYBRID, two_blocks(), whole, zeroes=True) == []
+    (broken,) = play(HYBRID, two_blocks(), part, zeroes=True)
+    assert (broken.rule, broken.request) == ("block-zeroed", 3)
+    assert play(HYBRID, two_blocks(), part) == []  # a release that needs no zeroing
+    part.new_block_ids_to_zero = [3, 7]
+    assert play(HYBRID, two_blocks(), part, zeroes=True) == []
+
+
+def test_a_request_resumes_from_a_state_saved_within_a_chunk() -> None:
+    def place(row: Row) -> tuple[int, int] | None:
+        return (8, 0) if (row.start, row.end) == (0, 16) else None
+
+    whole = output({0: 16}, tables(new(A, []), [1, 2], [3, 4]))
+    for block, held in ((3, []), (4, ["kv-content"])):
+        hit = output({1: 10}, tables(new(B, [], 8), [1, 5, 6], [block, 7, 8]))
+        broken = play(HYBRID, whole, hit, place=place)
+        assert [violation.rule for violation in broken] == held
+    hit = output({1: 10}, tables(new(B, [], 8), [1, 5, 6], [3, 7, 8]))
+    (lacking,) = play(HYBRID, whole, hit)
+    assert lacking.detail.endswith("that it starts from is nothing")
+
+
 def test_a_window_needs_what_it_sees_and_nothing_before() -> None:
     first = output({1: 16}, tables(new(B, []), [1, 2]))
     seen = tables(cached(B, 16, 0, []), [4])
@@ -171,6 +204,25 @@ def test_groups_that_no_engine_has_are_refused(groups: tuple[Group, ...], messag
         validate(Scenario(Engine(64, 60, groups=groups), (A,)))
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "groups"),
+    [
+        ("prefix_cache_retention_interval", 8, (FULL, MAMBA)),  # half a block
+        ("prefix_cache_retention_interval", None, ()),
+        ("prefill_checkpoint_alignment", 1, (FULL,)),
+        ("mamba_shared_prefix_checkpoint", True, (FULL, MAMBA)),  # no prefix_match_unit
+        ("max_num_active_seqs", 9, ()),
+    ],
+)
+def test_options_of_states_that_no_engine_has_are_refused(
+    field: str, value: object, groups: tuple[Group, ...]
+) -> None:
+    engine = replace(Engine(64, 60, groups=groups), **{field: value})
+    with pytest.raises(InputError, match=f"engine.{field}"):
+        validate(Scenario(engine, (A,)))
+    assert validate(Scenario(repair_engine(engine), (A,)))
+
+
 # -- real releases ---------------------------------------------------------------------------------
 
 
@@ -207,6 +259,11 @@ CASES = {
             Engine(123, 40, groups=(FULL, MAMBA), prefix_match_unit=4),
             several(Prompt(29), 8, 0, 6),
         ),
+    ),
+    "not zeroed": (
+        "block-zeroed",
+        Scenario(Engine(122, 24, groups=(FULL, MAMBA)), several(Prompt(100), 8, 0, 12)[:1] + (
+            Request(1, Prompt(120, 1), 1, 12), Request(2, Prompt(100, 2), 8, 14))),
     ),
     "not in common": (
         "common-prefix",

@@ -62,6 +62,20 @@ def test_a_title_is_short_and_stable() -> None:
     assert title(replace(crash, function="")) == "KeyError"
 
 
+def test_the_runners_fault_is_another_finding_and_says_so() -> None:
+    crash = Violation("crash", "KeyError", "KeyError: 3", 2, function="vllm.a.b:Pool.free")
+    mine = replace(crash, component="runner")
+    sides = [replace(BAD, violations=(found,)) for found in (crash, mine)]
+    scheduler, runner = (judge(side, FINE) for side in sides)
+    assert (scheduler.component, runner.component) == ("scheduler", "runner")
+    assert runner.title == "KeyError in Pool.free, the runner's fault"
+    prints = {scheduler.fingerprint, runner.fingerprint, judge(*sides).fingerprint}
+    assert len(prints) == 3
+    # As stored since the first version: a scheduler's finding keeps its identity.
+    assert judge(BAD, FINE).fingerprint == "abf5f39ed9bf8f05"
+    assert judge(FINE, other(preempted=(0,))).component is None
+
+
 def test_the_first_violation_names_the_finding() -> None:
     later = Violation("crash", "AssertionError", "", 1)
     trace = replace(BAD, violations=(OVERRUN, later))

@@ -300,15 +300,18 @@ CASES = [
 # What a client got is for the driver to judge: test_clients.
 # What only an encoder or adapters bring: test_encoder.
 NOT_THE_RUNNERS = {
+    "runner-context", "runner-output",  # test_real_faults
+    "runner-logprobs",  # test_sampling_real
     "draft-slots", "draft-lookahead",  # test_serving
     "encoder-budget", "encoder-cache", "encoder-missing", "encoder-slots", "encoder-held",
-    "lora-limit",
+    "ec-freed", "lora-limit",
+    "block-zeroed",  # test_groups
     # What only grammars or canvases bring: test_structured, test_diffusion.
     "canvas", "grammar-rows", "grammar", "grammar-state",
     "output", "session-prompt", "turn-length", "finish-reason", "logprobs", "prompt-logprobs",
     "pooled",
-    "store-overwritten", "load-blocks", "load-zeroed", "load-into-used-block", "load-overwritten",
-    "failed-load-delivered", "handoff-blocks", "handoff-content",
+    "store-overwritten", "load-announced", "load-blocks", "load-zeroed", "load-into-used-block",
+    "load-overwritten", "failed-load-delivered", "handoff-blocks", "handoff-content",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from schedfuzz.cli.hunt import seed_corpus
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.parts import Structured
+from schedfuzz.corpus.sampling import truth
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.tokens import (
     REASONING_END,
@@ -22,7 +23,6 @@ from schedfuzz.corpus.tokens import (
     prompt_tokens,
     speaker,
     spoken,
-    truth,
 )
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
@@ -96,7 +96,7 @@ def runner_before_a_window(kind: type[SimulatedRunner], drafts: list[int]) -> Si
 
 def truthful(count: int) -> list[int]:
     """Return the first outputs of request 7."""
-    return spoken(truth(ASKING, 5), prompt_tokens(ASKING), count)
+    return spoken(truth(ASKING, prompt_tokens(ASKING)), prompt_tokens(ASKING), count)
 
 
 @pytest.mark.parametrize("kind", [V1Runner, V2Runner])

@@ -10,18 +10,37 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from schedfuzz.bench.child import Stopping
 from schedfuzz.bench.mutation import Mutation
 from schedfuzz.bench.reference import Reference
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace, Verdict
-from schedfuzz.fuzzer.judge import judge
+from schedfuzz.fuzzer.judge import judge, key
 from schedfuzz.fuzzer.mutate import mutate
 from schedfuzz.workers.process import TargetProcess
 
 # A divergence already kills; a few runs more may show that the mutant breaks a rule, too.
 RUNS_AFTER_DIVERGENCE = 50
 MAX_INFRA = 3
+
+
+def difference(original: Trace, mutant: Trace) -> Verdict:
+    """Return what a mutant does otherwise; where the original breaks a rule, the whole run counts.
+
+    A rule that only the original breaks, or one that both break after other schedules, is a
+    difference, but none that accuses the mutant.
+    """
+    verdict = judge(original, mutant, self_check=bool(original.violations))
+    if not original.violations or verdict.verdict in ("clean", "infra"):
+        return verdict
+    if not mutant.violations:
+        return replace(verdict, verdict="changed")
+    if key(original.violations[0]) != key(mutant.violations[0]):
+        return verdict
+    one, two = (replace(trace, outcome="finished", violations=()) for trace in (original, mutant))
+    return judge(one, two)
 
 
 @dataclass(frozen=True)
@@ -77,7 +96,7 @@ class MutantTrial:
 
     def _judge(self, original: Trace, mutant: Trace) -> None:
         self.executions += 1
-        verdict = judge(original, mutant)
+        verdict = difference(original, mutant)
         if verdict.verdict == "infra":
             self.infra += 1
         elif verdict.verdict != "clean" and (self.kill is None or verdict.verdict != "changed"):

@@ -5,6 +5,7 @@ mutant's process starts while one is tried, for importing vLLM costs more than m
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
@@ -29,12 +30,25 @@ MODULES = {
         "kv_cache_manager", "kv_cache_coordinator", "single_type_kv_cache_manager", "block_pool",
     )
 }  # fmt: skip
+# What no engine of the simulated runner can tell, and why: functions (by their beginning), and
+# expressions (by a word in them).
+OUT_OF_REACH = {
+    ("HiSparse", "_HiSparse", "BlockPool._notify_reuse", "BlockPool.unpin_blocks"):
+        "vLLM refuses HiSparse, the only one to run them, without NVIDIA CUDA",
+}  # fmt: skip
+CONSTANT = {
+    re.compile(r"\b[dp]cp_(world_size|rank)\b"):
+        "there are no context-parallel ranks: what asks for their number is constant",
+}  # fmt: skip
 CPU_SECONDS = 5.0  # of one scenario: many mutants spin
 WALL_SECONDS = 30.0
 
 
 def sample(environment: Environment, modules: Sequence[str], seed: int) -> list[Mutation]:
-    """Return every mutation of the modules (keys of MODULES) in an order that `seed` decides."""
+    """Return every mutation of the modules (keys of MODULES) in an order that `seed` decides.
+
+    Those of what is out of reach are among them: see `within_reach`.
+    """
     found = [
         mutation
         for name in modules
@@ -42,6 +56,22 @@ def sample(environment: Environment, modules: Sequence[str], seed: int) -> list[
     ]
     Random(seed).shuffle(found)
     return found
+
+
+def within_reach(mutations: Sequence[Mutation]) -> tuple[list[Mutation], dict[str, int]]:
+    """Return the mutations that some scenario may run, and how many are not, by the reason."""
+    kept: list[Mutation] = []
+    left_out: dict[str, int] = {}
+    for mutation in mutations:
+        name, text = mutation.function, mutation.original
+        reasons = [why for names, why in OUT_OF_REACH.items() if name.startswith(names)]
+        reasons += [why for word, why in CONSTANT.items() if word.search(text)]
+        reason = next(iter(reasons), None)
+        if reason is None:
+            kept.append(mutation)
+        else:
+            left_out[reason] = left_out.get(reason, 0) + 1
+    return kept, left_out
 
 
 class MutantsBench:

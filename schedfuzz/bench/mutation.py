@@ -35,7 +35,8 @@ class Mutation(msgspec.Struct, frozen=True):
     """One replacement in a module: the node of type `node` at `span` becomes `replacement`.
 
     `span` is (line, column, end line, end column) as in `ast`; `site` is the coverage site
-    (`module:qualname:line`) of the block around it; `what` says what the operator does here.
+    (`module:qualname:line`) of the block around it; `what` says what the operator does here;
+    `original` is the source of what is replaced.
     """
 
     module: str
@@ -46,6 +47,7 @@ class Mutation(msgspec.Struct, frozen=True):
     node: str
     span: Span
     replacement: str
+    original: str = ""
 
     @property
     def name(self) -> str:
@@ -93,6 +95,7 @@ class _Finder:
                 Mutation(
                     self.module, ".".join(self.names), operator, what, site,
                     type(old).__name__, span, ast.unparse(ast.fix_missing_locations(new)),
+                    ast.unparse(old),
                 )
             )  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 What the original does with a fixed set of scenarios, run once and kept: it is the same for every
 mutant, and says which scenarios run the block that a mutant has changed. All others run alike on
-both and need not be run at all.
+both and need not be run at all. A run in which the original breaks a rule counts too: it is the
+same each time, so that a mutant can differ from it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +40,7 @@ class Entry:
 
 
 class Reference:
-    """The original, running, and the entries that it finished without breaking a rule."""
+    """The original, running, and the entries that it played: to the end, or to a broken rule."""
 
     def __init__(self, original: TargetProcess) -> None:
         self.original = original
@@ -47,7 +48,7 @@ class Reference:
         self._sites: dict[str, list[int]] = {}
 
     def fill(self, scenarios: Iterable[Scenario], stopping: Stopping) -> None:
-        """Run scenarios on the original and keep those that finish."""
+        """Run scenarios on the original and keep those that it plays."""
         for scenario in scenarios:
             if stopping():
                 return
@@ -57,8 +58,12 @@ class Reference:
                 self.entries.append(entry)
 
     def entry(self, scenario: Scenario, trace: Trace) -> Entry | None:
-        """Return an entry, or None for a scenario that the original itself does not finish."""
-        if trace.outcome != "finished":
+        """Return an entry, or None for a scenario that the original does not play the same twice.
+
+        That is one that it refuses, that the machine could not run, or that only a time limit ends.
+        """
+        hangs = any(broken.kind == "hang" for broken in trace.violations)
+        if trace.outcome not in ("finished", "violated") or hangs:
             return None
         bare = msgspec.structs.replace(trace, coverage=b"")
         return Entry(scenario, _encoder.encode(bare), trace.coverage)

@@ -17,7 +17,7 @@ from schedfuzz.bench import summary as figures
 from schedfuzz.bench.bugs import Budget, BugsBench, ledger_plan
 from schedfuzz.bench.ledger import Ledger
 from schedfuzz.bench.mutant_trial import Limits
-from schedfuzz.bench.mutants import MODULES, MutantsBench, file_name, sample
+from schedfuzz.bench.mutants import MODULES, MutantsBench, file_name, sample, within_reach
 from schedfuzz.bench.mutation import Mutation, transform
 from schedfuzz.bench.plot import step_plot
 from schedfuzz.bench.reference import scenarios
@@ -137,7 +137,8 @@ def mutants(
     ledger = _ledger("mutants", plan, json_file)
     home = Home.locate()
     environment = ensure(release, home, say)
-    selected = sample(environment, modules, seed)[:count]
+    kept, left_out = within_reach(sample(environment, modules, seed))
+    selected = kept[:count]
     scratch = tempfile.TemporaryDirectory(prefix="schedfuzz-bench-")
     with scratch as folder, stop_on_signals() as stop:
         bench = MutantsBench(
@@ -145,15 +146,16 @@ def mutants(
             ledger, Limits(seconds, runs), say, lambda: stop.made,
         )  # fmt: skip
         bench.run(selected, scenarios([*directories, seed_corpus()], seed, pool))
-    _report_mutants(release, selected, ledger, out)
+    _report_mutants(release, selected, ledger, left_out, out)
     return EXIT_INTERRUPTED if stop.made else 0
 
 
 def _report_mutants(
-    release: str, selected: Sequence[Mutation], ledger: Ledger, out: Path | None
-) -> None:
+    release: str, selected: Sequence[Mutation], ledger: Ledger, left_out: dict[str, int],
+    out: Path | None,
+) -> None:  # fmt: skip
     results = {m.name: ledger.file.results[m.name] for m in selected if m.name in ledger}
-    summary = figures.mutants_summary(list(results.values()))
+    summary = figures.mutants_summary(list(results.values())) | {"left_out": left_out}
     ledger.write(summary)
     print_mutants(summary)
     for mutation in selected if out is not None else ():

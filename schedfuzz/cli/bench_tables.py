@@ -42,7 +42,7 @@ def _spread(values: tuple[float, float, float] | None, form: str) -> str:
 
 
 def print_mutants(summary: Mapping[str, Any]) -> None:
-    """Print the counts of all mutants and of each operator, then every survivor."""
+    """Print the counts of all mutants and of each operator, every survivor, what was left out."""
     ways = ("violation", "divergence", "start")
     table = _table("operator", "mutants", "killed", *(f"by {way}" for way in ways), "survived",
                    "not reached", "not run", "share", "of reached")  # fmt: skip
@@ -56,6 +56,8 @@ def print_mutants(summary: Mapping[str, Any]) -> None:
         place = f"{survivor['module']}:{survivor['function']}, line {survivor['line']}"
         change = f"{survivor['operator']}, {survivor['what']}"
         click.echo(f"{survivor['status']}: {place}: {change}")
+    for reason, count in summary.get("left_out", {}).items():
+        click.echo(f"left out: {count} mutants, for {reason}")
 
 
 def _percent(share: float | None) -> str:

@@ -88,6 +88,8 @@ def show(finding: int, as_json: bool, db_url: str | None) -> None:
 
 def _facts(row: Finding) -> Iterator[tuple[str, str]]:
     yield "verdict", f"{row.verdict}  {row.kind}  {row.rule}"
+    if row.component is not None:
+        yield "component", row.component
     yield "pair", f"{row.before} and {row.after}"
     yield "fingerprint", row.fingerprint
     yield "status", row.status
@@ -112,7 +114,7 @@ def _commands(row: Finding) -> list[str]:
     commands = [f"schedfuzz replay {row.id} {pair}"]
     if row.minimize_state != "done":
         commands.append(f"schedfuzz minimize {row.id}{explicit}")
-    if row.verdict == "changed" or row.kind in NO_PYTEST_FORM:
+    if row.verdict == "changed" or row.kind in NO_PYTEST_FORM or row.component == "runner":
         commands.append(f"schedfuzz show {row.id} --json > finding-{row.id}.json")
     else:
         commands.append(f"schedfuzz export {row.id} --out findings")

@@ -12,12 +12,15 @@ import click
 
 from schedfuzz.cli.options import console, db_option
 from schedfuzz.cli.session import Session
+from schedfuzz.cli.source import parse_on
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer import guide
 from schedfuzz.fuzzer.hunt import Plan
+from schedfuzz.fuzzer.supported import Limit
 from schedfuzz.workers.home import Home, make_directory
-from schedfuzz.workers.targets import parse_target
+from schedfuzz.workers.pair import limit_of
+from schedfuzz.workers.targets import Target
 
 DEFAULT_SECONDS = 300.0
 EXIT_FINDINGS = 3
@@ -55,6 +58,12 @@ A_PATH = click.Path(path_type=Path)
     help="Export every violation found as a pytest file.",
 )
 @click.option(
+    "--runner",
+    type=click.Choice(["simulated", "real", "both"]),
+    help="What plays the model (default simulated); both: hunt on the simulated one and replay "
+    "on the real one what is new.",
+)
+@click.option(
     "--scheduler-cls",
     metavar="MODULE:CLASS",
     help="Hunt AFTER with this scheduler class instead of vLLM's own (as AFTER@MODULE:CLASS).",
@@ -64,7 +73,7 @@ A_PATH = click.Path(path_type=Path)
 def hunt(
     before: str, after: str | None, seconds: float | None, runs: int | None, seed: int | None,
     corpus_dir: Path | None, json_file: Path | None, export_dir: Path | None,
-    scheduler_cls: str | None, strict: bool, db_url: str | None,
+    runner: str | None, scheduler_cls: str | None, strict: bool, db_url: str | None,
 ) -> int:  # fmt: skip
     """Fuzz BEFORE against AFTER (releases such as 0.28.0 0.29.0) and store what differs.
 
@@ -75,7 +84,7 @@ def hunt(
         raise InputError("hunt needs Atheris, which this machine has not; x86_64 Linux has it")
     if scheduler_cls is not None:
         after = f"{after or before}@{scheduler_cls}"
-    one, two = parse_target(before), parse_target(after or before)
+    one, two = parse_on(before, runner), parse_on(after or before, runner)
     home = Home.locate()
     if corpus_dir is None:
         corpus = [home.corpus(one.name, two.name), seed_corpus()]
@@ -92,11 +101,18 @@ def hunt(
         runs,
         self_check=after is not None and one == two,
         artifacts=home.logs,
+        limit=_limit(one, two, runner),
     )
     store = open_store(db_url or home.database_url)
-    rows = Session(home, store, one, two, plan, console()).run(json_file, export_dir)
+    session = Session(home, store, one, two, plan, console(), both=runner == "both")
+    rows = session.run(json_file, export_dir)
     alarming = any(strict or row.verdict != "changed" for row in rows)
     return EXIT_FINDINGS if alarming else 0
+
+
+def _limit(one: Target, two: Target, runner: str | None) -> Limit | None:
+    """Return the limit of every pair that the hunt is to run on."""
+    return limit_of(one.on("real"), two.on("real")) if runner == "both" else limit_of(one, two)
 
 
 def seed_corpus() -> Path:

@@ -19,6 +19,7 @@ from schedfuzz.cli.corpus import corpus
 from schedfuzz.cli.coverage import coverage
 from schedfuzz.cli.dimensions import dimensions
 from schedfuzz.cli.export import export
+from schedfuzz.cli.fidelity import fidelity
 from schedfuzz.cli.findings import findings, show
 from schedfuzz.cli.hunt import hunt
 from schedfuzz.cli.minimize import minimize
@@ -58,6 +59,7 @@ for command in (hunt, replay, minimize, findings, show, export, targets, corpus,
     cli.add_command(command)
 corpus.add_command(coverage)
 targets.add_command(dimensions)
+bench.add_command(fidelity)
 
 
 def main() -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import click
 
-from schedfuzz.cli.options import db_option, open_db
+from schedfuzz.cli.options import db_option, open_db, runner_option
 from schedfuzz.cli.recorder import DatabaseRecorder
 from schedfuzz.cli.signals import EXIT_INTERRUPTED, StopRequest, stop_on_signals
 from schedfuzz.cli.source import (
     finding_id,
     load_scenario,
+    parse_on,
+    refuse_unplayable,
     reproducer,
     start_pair,
     stored_pair,
@@ -30,7 +32,7 @@ from schedfuzz.fuzzer.judge import judge, shorter
 from schedfuzz.fuzzer.reduction import Budget, Reduction, State
 from schedfuzz.workers.home import make_directory
 from schedfuzz.workers.pair import Pair
-from schedfuzz.workers.targets import parse_target
+from schedfuzz.workers.targets import Target
 
 UNLIMITED = Budget(math.inf, math.inf)  # what bounds this verb are its own options
 
@@ -71,10 +73,11 @@ class Limits:
     metavar="FILE",
     help="With a SCENARIO file: write the result here instead of printing it.",
 )
+@runner_option
 @db_option
 def minimize(
     source: str, before: str | None, after: str | None, seconds: float | None, calls: int | None,
-    out: Path | None, db_url: str | None,
+    out: Path | None, runner: str | None, db_url: str | None,
 ) -> int:  # fmt: skip
     """Make a reproducer smaller: that of the finding ID, or a SCENARIO file on BEFORE and AFTER.
 
@@ -86,22 +89,23 @@ def minimize(
     if number is not None:
         if out is not None:
             raise click.UsageError("--out is for a SCENARIO file; a finding keeps its result")
-        return _finding(number, before, after, seconds, calls, db_url)
+        return _finding(number, before, after, runner, seconds, calls, db_url)
     if before is None or after is None:
         raise click.UsageError("a SCENARIO file needs BEFORE and AFTER")
-    return _file(source, before, after, seconds, calls, out)
+    targets = parse_on(before, runner), parse_on(after, runner)
+    return _file(source, targets, seconds, calls, out)
 
 
 # -- a stored finding ----------------------------------------------------------------------------
 
 
 def _finding(
-    number: int, before: str | None, after: str | None, seconds: float | None, calls: int | None,
-    db_url: str | None,
+    number: int, before: str | None, after: str | None, runner: str | None,
+    seconds: float | None, calls: int | None, db_url: str | None,
 ) -> int:  # fmt: skip
     store = open_db(db_url)
     row = queries.get_finding(store, number)
-    targets = stored_pair(row, "minimize", before, after)
+    targets = stored_pair(row, "minimize", before, after, runner)
     recorder = DatabaseRecorder(store, row.hunt_id, row.before, row.after)
     reduction = Reduction(
         row.id, row.verdict, row.fingerprint, reproducer(row), row.reproducer_steps, recorder,
@@ -143,15 +147,14 @@ class FileNotebook:
 
 
 def _file(
-    source: str, before: str, after: str, seconds: float | None, calls: int | None,
+    source: str, targets: tuple[Target, Target], seconds: float | None, calls: int | None,
     out: Path | None,
 ) -> int:  # fmt: skip
-    targets = parse_target(before), parse_target(after)
     scenario = load_scenario(source, None)
     if out is not None:
         make_directory(out.absolute().parent)
     with start_pair(*targets) as pair, stop_on_signals() as stop:
-        reduction = _from_file(source, scenario, pair, FileNotebook(out))
+        reduction = _from_file(source, scenario, pair, targets, FileNotebook(out))
         _reduce(reduction, pair, Limits(seconds, calls, stop))
     if reduction.done and not reduction.hits:
         raise InfraError(f"{source}: its verdict did not repeat in {reduction.runs} runs")
@@ -162,8 +165,12 @@ def _file(
     return EXIT_INTERRUPTED if stop.made else 0
 
 
-def _from_file(source: str, scenario: Scenario, pair: Pair, notebook: FileNotebook) -> Reduction:
+def _from_file(
+    source: str, scenario: Scenario, pair: Pair, targets: tuple[Target, Target],
+    notebook: FileNotebook,
+) -> Reduction:  # fmt: skip
     traces = pair.run(scenario)
+    refuse_unplayable(targets, traces)
     verdict = judge(*traces)
     if verdict.verdict == "infra":
         raise InfraError(f"{source}: the scenario could not be run: {verdict.detail}")

@@ -23,6 +23,11 @@ db_option: Decorator = click.option(
     help="Database (any SQLAlchemy URL). Default: a SQLite file in SCHEDFUZZ_HOME.",
 )  # fmt: skip
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+runner_option: Decorator = click.option(
+    "--runner", type=click.Choice(["simulated", "real"]),
+    help="What plays the model on both targets (default simulated; a target spelled like "
+    "0.28.0:real has its own).",
+)  # fmt: skip
 
 
 def open_db(db_url: str | None) -> Store:

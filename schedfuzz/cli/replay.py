@@ -8,15 +8,14 @@ from typing import Any
 import click
 import msgspec
 
-from schedfuzz.cli.options import db_option, json_option, print_json
+from schedfuzz.cli.options import db_option, json_option, print_json, runner_option
 from schedfuzz.cli.screen import plain, print_table
 from schedfuzz.cli.sides import sides_table
-from schedfuzz.cli.source import load_scenario, start_pair
+from schedfuzz.cli.source import load_scenario, parse_on, refuse_unplayable, start_pair
 from schedfuzz.corpus.errors import InfraError
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Step, Trace, Verdict
 from schedfuzz.fuzzer.judge import judge, title
-from schedfuzz.workers.targets import parse_target
 
 EXIT_FINDINGS = 3
 
@@ -25,18 +24,20 @@ EXIT_FINDINGS = 3
 @click.argument("scenario", metavar="SCENARIO")
 @click.argument("before")
 @click.argument("after")
+@runner_option
 @click.option("--strict", is_flag=True, help="A divergence alone also exits with 3.")
 @json_option
 @db_option
 def replay(
-    scenario: str, before: str, after: str, strict: bool, as_json: bool, db_url: str | None
-) -> int:
+    scenario: str, before: str, after: str, runner: str | None, strict: bool, as_json: bool,
+    db_url: str | None,
+) -> int:  # fmt: skip
     """Run SCENARIO once on BEFORE and AFTER and show both sides step by step.
 
     SCENARIO is a file, - for standard input, or the id of a finding. Exits with 3 when the pair
     says fixed, regressed or both.
     """
-    targets = parse_target(before), parse_target(after)
+    targets = parse_on(before, runner), parse_on(after, runner)
     story = load_scenario(scenario, db_url)
     with start_pair(*targets) as pair:
         traces = pair.run(story)
@@ -46,6 +47,7 @@ def replay(
         print_json(as_object(verdict, *traces))
     else:
         _print(verdict, names, traces)
+    refuse_unplayable(targets, traces)
     if verdict.verdict == "infra":
         raise InfraError(f"the scenario could not be run: {plain(verdict.detail)}")
     quiet = ("clean",) if strict else ("clean", "changed")
@@ -54,7 +56,7 @@ def replay(
 
 def as_object(verdict: Verdict, before: Trace, after: Trace) -> dict[str, Any]:
     """Return what `--json` shows of a run: the verdict and both sides."""
-    names = ("verdict", "kind", "rule", "fingerprint", "title", "detail")
+    names = ("verdict", "kind", "rule", "component", "fingerprint", "title", "detail")
     shown = {name: getattr(verdict, name) for name in names}
     return shown | {"before": _side(before), "after": _side(after)}
 

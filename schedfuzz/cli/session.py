@@ -1,6 +1,6 @@
-"""Nouns: session.
+"""Nouns: session, lane.
 
-One hunt from the command line: pair, database, status display and what is left behind at its end.
+One hunt from the command line: pairs, database, status display and what is left behind at its end.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -23,14 +23,30 @@ from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Hunt, Plan, Totals
+from schedfuzz.fuzzer.replays import Replays
 from schedfuzz.workers.home import Home, trim_log
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.targets import Target
 
 
+class Lane(NamedTuple):
+    """One pair of a hunt and the recorder of what it says."""
+
+    pair: Pair
+    recorder: DatabaseRecorder
+
+    @property
+    def names(self) -> str:
+        """Return the names of both targets."""
+        return f"{self.recorder.before} {self.recorder.after}"
+
+
 @dataclass
 class Session:
-    """A hunt's surroundings; `run` starts the pair, hunts and ends it."""
+    """A hunt's surroundings; `run` starts the pairs, hunts and ends them.
+
+    With `both` the same targets on the real runner replay what is new.
+    """
 
     home: Home
     store: Store
@@ -38,18 +54,21 @@ class Session:
     after: Target
     plan: Plan
     console: Console
+    both: bool = False
 
     def run(self, json_file: Path | None, export_dir: Path | None) -> list[Finding]:
         """Return the findings sighted by this hunt, written to `json_file` and exported."""
-        pair = Pair(self.before, self.after, self.home, self.say)
-        with self._stored() as recorder:
-            pair.on_incident(recorder.incident)
-            self.say(f"starting {recorder.before} and {recorder.after}, seed {self.plan.seed} …")
-            with pair:
-                with stop_on_signals() as stop:
-                    rows = self._hunt(pair, recorder, json_file, stop)
-                if export_dir is not None and not stop.made:
-                    self._export(rows, pair, export_dir)
+        with contextlib.ExitStack() as stack:
+            lanes = [stack.enter_context(self._lane(self.before, self.after))]
+            if self.both:
+                real = self.before.on("real"), self.after.on("real")
+                lanes.append(stack.enter_context(self._lane(*real, coverage=False)))
+            with stop_on_signals() as stop:
+                rows = self._hunt(lanes, json_file, stop)
+            if export_dir is not None and not stop.made:
+                for lane in lanes:
+                    self._export([row for row in rows if row.id in lane.recorder.first],
+                                 lane.pair, export_dir)  # fmt: skip
         return rows
 
     def say(self, line: str) -> None:
@@ -57,9 +76,18 @@ class Session:
         self.console.print(line, markup=False, soft_wrap=True)
 
     @contextlib.contextmanager
-    def _stored(self) -> Iterator[DatabaseRecorder]:
+    def _lane(self, before: Target, after: Target, **options: Any) -> Iterator[Lane]:
+        pair = Pair(before, after, self.home, self.say, **options)
+        with self._stored(before, after) as recorder:
+            pair.on_incident(recorder.incident)
+            self.say(f"starting {recorder.before} and {recorder.after}, seed {self.plan.seed} …")
+            with pair:
+                yield Lane(pair, recorder)
+
+    @contextlib.contextmanager
+    def _stored(self, before: Target, after: Target) -> Iterator[DatabaseRecorder]:
         """Store the hunt as running; whatever ends it early leaves it interrupted."""
-        names = self.before.name, self.after.name
+        names = before.name, after.name
         options = {"time": self.plan.seconds, "runs": self.plan.runs}
         number = writes.start_hunt(self.store, *names, self.plan.seed, options)
         recorder = DatabaseRecorder(self.store, number, *names)
@@ -72,37 +100,51 @@ class Session:
             raise
 
     def _hunt(
-        self, pair: Pair, recorder: DatabaseRecorder, json_file: Path | None, stop: StopRequest
+        self, lanes: Sequence[Lane], json_file: Path | None, stop: StopRequest
     ) -> list[Finding]:
         """Hunt, then store, show and write the result."""
-        names = f"{recorder.before} {recorder.after}"
-        status = Status(self.console, names, self.plan.corpus[0], self.plan.seed)
+        pair, recorder = lanes[0]
+        replays = self._replays(lanes)
+        status = Status(self.console, lanes[0].names, self.plan.corpus[0], self.plan.seed, replays)
 
         def tick(totals: Totals) -> None:
-            status.restarts = pair.restarts
+            status.restarts = sum(lane.pair.restarts for lane in lanes)
             recorder.progress(totals.executions, totals.seconds)
+            if replays is not None:
+                lanes[1].recorder.progress(replays.executions, totals.seconds)
             status.show(totals)
 
         with status, _quiet(self.home.logs / "libfuzzer.log"):
-            totals = Hunt(pair, recorder, self.plan, tick, lambda: stop.made).run()
-        recorder.finish("interrupted" if stop.made else "done")
-        rows = [queries.get_finding(self.store, finding) for finding in sorted(totals.findings)]
+            hunt = Hunt(pair, recorder, self.plan, tick, lambda: stop.made, replays)
+            totals = hunt.run()
+        for lane in lanes:
+            lane.recorder.finish("interrupted" if stop.made else "done")
+        first = {number: when for lane in lanes for number, when in lane.recorder.first.items()}
+        rows = [queries.get_finding(self.store, finding) for finding in sorted(first)]
         closing_block(self.console, status, totals, rows, self._spelling())
         if json_file is not None:
-            result = self._result(totals, rows, recorder) | {"restarts": pair.restarts}
-            _write(json_file, msgspec.json.encode(result))
+            result = self._result(totals, rows, first) | {"restarts": status.restarts}
+            _write(json_file, msgspec.json.encode(result | _replayed(replays)))
         return rows
 
+    def _replays(self, lanes: Sequence[Lane]) -> Replays | None:
+        if not self.both:
+            return None
+        pair, recorder = lanes[1]
+        return Replays(pair.run, recorder, self.plan.self_check)
+
     def _spelling(self) -> str:
+        """Return the arguments that hunt on."""
         alone = self.before == self.after and not self.plan.self_check
-        return self.before.spelling + ("" if alone else f" {self.after.spelling}")
+        pair = self.before.spelling + ("" if alone else f" {self.after.spelling}")
+        return pair + (" --runner both" if self.both else "")
 
     def _result(
-        self, totals: Totals, rows: Sequence[Finding], recorder: DatabaseRecorder
+        self, totals: Totals, rows: Sequence[Finding], first: dict[int, tuple[int, float]]
     ) -> dict[str, Any]:
         found = []
         for row in rows:
-            executions, seconds = recorder.first[row.id]
+            executions, seconds = first[row.id]
             # This hunt's own figures: the finding may be older than it.
             own = {"executions_to_find": executions, "seconds_to_find": seconds}
             found.append(queries.finding_as_json(row) | own)
@@ -119,6 +161,17 @@ class Session:
         for _, result in export_findings(self.store, pair, broken, folder, self.console):
             failed = isinstance(result, Exception)
             self.say(f"not exported: {result}" if failed else f"exported {result}")
+
+
+def _replayed(replays: Replays | None) -> dict[str, float]:
+    """Return the figures of the real pair that `--json` adds."""
+    if replays is None:
+        return {}
+    return {
+        "real_executions": replays.executions, "real_seconds": replays.seconds,
+        "real_waiting": replays.waiting, "real_skipped": replays.skipped,
+        "real_infra": replays.infra,
+    }  # fmt: skip
 
 
 def _write(path: Path, data: bytes) -> None:

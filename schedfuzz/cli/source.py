@@ -15,11 +15,28 @@ from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Trace
 from schedfuzz.db import queries
 from schedfuzz.db.models import Finding
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
-from schedfuzz.workers.targets import Target, parse_target
+from schedfuzz.workers.targets import REAL_SUFFIX, Target, parse_target
+
+
+def parse_on(text: str, runner: str | None) -> Target:
+    """Return the target that `text` spells, on the runner that `--runner` names (None: no option).
+
+    Raises InputError when the spelling names another runner, and as `parse_target`.
+    """
+    target = parse_target(text)
+    if runner == "real":
+        return target.on("real")
+    if runner is not None and target.runner == "real":
+        raise InputError(
+            f"target {text!r} is on the real runner, but --runner says {runner}; "
+            f"leave out {REAL_SUFFIX} or the option"
+        )
+    return target
 
 
 def finding_id(text: str) -> int | None:
@@ -71,7 +88,7 @@ def typed_name(name: str) -> str:
 
 
 def stored_pair(
-    finding: Finding, verb: str, before: str | None, after: str | None
+    finding: Finding, verb: str, before: str | None, after: str | None, runner: str | None = None
 ) -> tuple[Target, Target]:
     """Return the targets of a finding, from its names or as they were spelled for `verb`.
 
@@ -85,12 +102,12 @@ def stored_pair(
                 f"write `schedfuzz {verb} {finding.id} {names}`"
             )
         before, after = typed_name(finding.before), typed_name(finding.after)
-    targets = parse_target(before), parse_target(after)
+    targets = parse_on(before, runner), parse_on(after, runner)
     for wanted, target in zip((finding.before, finding.after), targets, strict=True):
         if target.name != wanted:
             raise InputError(
                 f"target {target.name}: finding {finding.id} is on {finding.before} and "
-                f"{finding.after}; an edited transform is another target"
+                f"{finding.after}; another runner or an edited transform is another target"
             )
     return targets
 
@@ -102,6 +119,17 @@ def start_pair(before: Target, after: Target, coverage: bool = False) -> Pair:
         say(f"{what}: {detail}")
 
     return Pair(before, after, Home.locate(), say, incident, coverage=coverage)
+
+
+def refuse_unplayable(targets: tuple[Target, Target], traces: tuple[Trace, Trace]) -> None:
+    """Raise InputError, with the field's name, when one of the targets cannot play the scenario."""
+    for target, trace in zip(targets, traces, strict=True):
+        if trace.outcome == "unsupported":
+            field, _, only = trace.reason.partition(" ")
+            lacks = f"plays {field} = {only} only" if only else f"cannot play {field}"
+            raise InputError(
+                f"target {target.name}: it {lacks}; change the scenario or name another target"
+            )
 
 
 def write_file(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ that a reader would type next.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,19 +14,23 @@ from rich.table import Table
 
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Totals
+from schedfuzz.fuzzer.replays import Replays
 
 PLAIN_SECONDS = 10.0
 ORDER = ("regressed", "both", "fixed", "changed")
 
 
 class Status:
-    """Shows a hunt's totals; a context manager around the hunt."""
+    """Shows a hunt's totals, and those of its replays; a context manager around the hunt."""
 
-    def __init__(self, console: Console, pair: str, corpus: Path, seed: int) -> None:
+    def __init__(
+        self, console: Console, pair: str, corpus: Path, seed: int, replays: Replays | None = None
+    ) -> None:
         self.console = console
         self.pair = pair
         self.corpus = corpus
         self.seed = seed
+        self.replays = replays
         self.restarts = 0
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._plain = -PLAIN_SECONDS  # the first line is due at once
@@ -60,12 +64,23 @@ class Status:
             ("executions", f"{totals.executions} ({rate:.0f}/s)"),
             ("corpus", str(_entries(self.corpus))),
             ("coverage", f"{totals.sites[0]}+{totals.sites[1]} sites, {totals.features} features"),
-            ("findings", verdict_counts(totals)),
+            ("findings", verdict_counts(totals.verdicts)),
+            *self._real(),
             ("minimizing", str(totals.open_reductions)),
             ("last new", last),
             ("restarts", str(self.restarts)),
             ("infra", str(totals.infra)),
         ]
+
+    def _real(self) -> list[tuple[str, str]]:
+        if self.replays is None:
+            return []
+        real = self.replays
+        found = verdict_counts(real.cases.verdicts)
+        return [
+            ("real", f"{real.executions} executions in {real.seconds:.0f} s, "
+                     f"{real.waiting} waiting, findings {found}")
+        ]  # fmt: skip
 
     def _panel(self, totals: Totals) -> Table:
         table = Table(
@@ -83,9 +98,9 @@ def _entries(folder: Path) -> int:
         return 0
 
 
-def verdict_counts(totals: Totals) -> str:
+def verdict_counts(verdicts: Mapping[str, int]) -> str:
     """Return the number of findings per verdict, worst first."""
-    counts = [f"{totals.verdicts[name]} {name}" for name in ORDER if totals.verdicts.get(name)]
+    counts = [f"{verdicts[name]} {name}" for name in ORDER if verdicts.get(name)]
     return ", ".join(counts) or "0"
 
 
@@ -101,8 +116,12 @@ def closing_block(
     if totals.left_out:
         say(f"left out, for one of the targets lacks it: {', '.join(totals.left_out)}")
     worst_first = sorted(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
+    if status.replays is not None and status.replays.skipped:
+        say(f"not replayed on the real runner, for too many waited: {status.replays.skipped}")
     for row in worst_first:
         size = f"{row.reproducer_requests} requests, {row.reproducer_steps} steps"
+        if status.replays is not None and row.id in status.replays.cases.findings:
+            size = f"real runner; {size}"
         say(f"  {row.id:>4}  {row.verdict:<9} {row.kind:<10} {row.title}  [{size}; {row.status}]")
     if worst_first:
         say(f"look closer:  schedfuzz show {worst_first[0].id}")

@@ -32,6 +32,8 @@ NUMBERS = (
     "encoder_cache_size",
     "max_num_encoder_input_tokens",
     "max_loras",
+    "prefill_checkpoint_alignment",
+    "max_num_active_seqs",
 )
 # every other field that has a default
 SWITCHES = tuple(

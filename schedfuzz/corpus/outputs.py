@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from schedfuzz.corpus.sampling import truth
 from schedfuzz.corpus.scenario import Request, Scenario
 from schedfuzz.corpus.tokens import (
     SEED,
@@ -18,7 +19,6 @@ from schedfuzz.corpus.tokens import (
     prompt_tokens,
     seed_of,
     spoken,
-    truth,
 )
 
 
@@ -56,10 +56,10 @@ def conversation(request: Request, limit: int) -> list[Spoken]:
         room = limit - len(prompt)
         if room <= 0:
             break
-        say = truth(view, len(prompt))
+        pick = truth(view, prompt)
         read = contents(request, prompt)
-        tokens = spoken(say, read, min(view.max_tokens, room), seed_of(request.lora))
-        turns.append(Spoken(prompt, until_stop(tokens)))
+        tokens = spoken(pick, read, min(view.max_tokens, room), seed_of(request.lora))
+        turns.append(Spoken(prompt, until_loop(view, until_stop(tokens))))
     return turns
 
 
@@ -70,7 +70,7 @@ def turn_views(request: Request) -> list[Request]:
         if turn.length:
             view = replace(
                 request, arrival=turn.step, max_tokens=turn.max_tokens, min_tokens=0,
-                stop_at=turn.stop_at, logprobs=turn.logprobs,
+                stop_at=turn.stop_at, logprobs=turn.logprobs, repetition=None,
             )  # fmt: skip
             views.append(view)
     return views
@@ -91,3 +91,23 @@ def turn_tokens(request: Request, index: int) -> list[int]:
 def until_stop(tokens: list[int]) -> list[int]:
     """Return the tokens up to the first stop token, that one included."""
     return tokens[: tokens.index(STOP) + 1] if STOP in tokens else tokens
+
+
+def until_loop(request: Request, tokens: list[int]) -> list[int]:
+    """Return the tokens up to where vLLM finds the request to repeat itself, if it looks."""
+    for count in range(request.min_tokens, len(tokens) + 1 if request.repetition else 0):
+        if loops(request, tokens[:count]):
+            return tokens[:count]
+    return tokens
+
+
+def loops(request: Request, tokens: list[int]) -> bool:
+    """Return whether output tokens end in as many repeats of a pattern as the request forbids."""
+    wanted = request.repetition
+    if wanted is None:
+        return False
+    for size in range(max(1, wanted.min_pattern_size), wanted.max_pattern_size + 1):
+        tail = tokens[-size * wanted.min_count :]
+        if len(tail) == size * wanted.min_count and tail[size:] == tail[:-size]:
+            return True
+    return False

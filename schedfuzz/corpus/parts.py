@@ -1,4 +1,4 @@
-"""Nouns: Group, Connector, External, Image, Structured, Turn.
+"""Nouns: Group, Connector, External, Image, Structured, Sampling, Turn, Repetition.
 
 What only some engines and requests have. Each is a script: it says what the world around the
 scheduler (a KV connector's remote side, a grammar's compiler, an image) will do and when.
@@ -25,7 +25,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     `failure_policy` is vLLM's `kv_load_failure_policy`. `offload_blocks` is the CPU pool of the
     offloading connector, whose transfers take `store_steps` and `load_steps` engine steps.
     `restores_state` says whether ours brings a whole mamba state along, or only continues the one
-    that the scheduler has after the tokens it counts as computed.
+    that the scheduler has after the tokens it counts as computed. With `single_group` ours is made
+    as connectors were before there were KV groups.
     """
 
     kind: Literal["scripted", "offloading"] = "scripted"
@@ -35,6 +36,7 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     store_steps: int = 0
     load_steps: int = 0
     restores_state: bool = False
+    single_group: bool = False
 
 
 class External(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -63,13 +65,15 @@ class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     Two images with the same `item` (and length) are the same picture. With an EC connector its
     embeddings come only from outside, `delay` engine steps after they are asked for, and again so
     when they were given up meanwhile; None: the engine runs its own encoder for it. That of an
-    encoder-decoder model has `length` encoder tokens and no placeholders.
+    encoder-decoder model has `length` encoder tokens and no placeholders. A `name` is the client's
+    own for it (a multimodal UUID), and whatever has it is the same picture to vLLM.
     """
 
     offset: int
     length: int
     item: int = 0
     delay: int | None = None
+    name: int | None = None
 
 
 class Structured(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -88,6 +92,25 @@ class Structured(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     reasoning_end: int | None = None
 
 
+class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a client wants of the sampler; the defaults want nothing.
+
+    `allowed` and `bad_words` are the numbers of rules, 0 for none: `allowed_token_ids` with about
+    half of the plain tokens, and token sequences that must not be said. The penalties are vLLM's.
+    """
+
+    allowed: int = 0
+    bad_words: int = 0
+    presence_penalty: int = 0
+    frequency_penalty: int = 0
+    repetition_penalty: int = 1
+
+    @property
+    def penalizes(self) -> bool:
+        """Return whether what was said before changes what is said."""
+        return bool(self.presence_penalty or self.frequency_penalty) or self.repetition_penalty > 1
+
+
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One more input of a streaming session: `length` tokens, sent before `step`.
 
@@ -99,3 +122,17 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     max_tokens: int
     stop_at: int | None = None
     logprobs: bool = False
+
+
+class Repetition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """From output token `start` on the model says a pattern of `period` tokens over and over.
+
+    The rest is vLLM's `RepetitionDetectionParams`: the request ends once its last `min_count` times
+    n tokens are n tokens repeated, for an n of `min_pattern_size` (0: 1) to `max_pattern_size`.
+    """
+
+    start: int
+    period: int
+    max_pattern_size: int
+    min_count: int = 2
+    min_pattern_size: int = 0

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.parts import Connector, Group
+from schedfuzz.corpus.fitting import (
+    fitting_connector,
+    has_group,
+    mended_group,
+    mended_widths,
+    retained,
+    widths_fit,
+    window_fits,
+)
 from schedfuzz.corpus.scenario import Engine
 from schedfuzz.corpus.sizing import kept_apart, least_blocks, least_token_budget
 
@@ -30,56 +38,6 @@ def mend(engine: Engine) -> Engine:
         if not relation.holds(engine):
             engine = replace(engine, **relation.changes(engine))
     return engine
-
-
-def has_group(engine: Engine, kind: str) -> bool:
-    """Return whether one of the engine's KV cache groups is of this kind."""
-    return any(group.kind == kind for group in engine.groups)
-
-
-def _window_fits(group: Group) -> bool:
-    return (group.window > 0) == (group.kind == "sliding_window")
-
-
-def _mended_group(group: Group) -> Group:
-    window = max(1, group.window) if group.kind == "sliding_window" else 0
-    return group if window == group.window else Group(group.kind, window)
-
-
-def has_one_full_group(engine: Engine) -> bool:
-    """Return whether full attention is all that the engine's KV cache is for."""
-    return len(engine.groups) < 2 and all(group.kind == "full" for group in engine.groups)
-
-
-def fitting_connector(engine: Engine) -> Connector | None:
-    """Return the connector with what its kind has; offloading with other groups is scripted."""
-    connector = engine.connector
-    if connector is None:
-        return None
-    if connector.kind == "offloading" and has_one_full_group(engine):
-        return Connector(
-            kind="offloading", offload_blocks=connector.offload_blocks or 32,
-            store_steps=connector.store_steps, load_steps=connector.load_steps,
-        )  # fmt: skip
-    return replace(connector, kind="scripted", offload_blocks=0, store_steps=0, load_steps=0)
-
-
-def _widths_fit(engine: Engine) -> bool:
-    least = 1
-    for low, high, width in engine.spec_widths:
-        if not (low == least and low <= high and 0 <= width <= engine.num_speculative_tokens):
-            return False
-        least = high + 1
-    return True
-
-
-def _mended_widths(engine: Engine) -> tuple[tuple[int, int, int], ...]:
-    found, least = [], 1
-    for _, high, width in engine.spec_widths:
-        high = max(least, high)
-        found.append((least, high, min(max(width, 0), engine.num_speculative_tokens)))
-        least = high + 1
-    return tuple(found)
 
 
 def _only(model: str) -> Callable[[Engine], bool]:
@@ -167,7 +125,7 @@ RELATIONS: tuple[Relation, ...] = (
     Relation(
         "spec_widths", "rows (from, to, width) count batch sizes up from 1 without a gap; width is "
         "at most num_speculative_tokens",
-        _widths_fit, lambda e: {"spec_widths": _mended_widths(e)},
+        widths_fit, lambda e: {"spec_widths": mended_widths(e)},
     ),
     Relation(
         "spec_widths", "needs num_speculative_tokens",
@@ -183,8 +141,8 @@ RELATIONS: tuple[Relation, ...] = (
     ),
     Relation(
         "groups", "a sliding_window group has a window, others have none",
-        lambda e: all(map(_window_fits, e.groups)),
-        lambda e: {"groups": tuple(map(_mended_group, e.groups))},
+        lambda e: all(map(window_fits, e.groups)),
+        lambda e: {"groups": tuple(map(mended_group, e.groups))},
     ),
     Relation(
         "groups", "vLLM would merge them: one must differ from all others",
@@ -208,15 +166,32 @@ RELATIONS: tuple[Relation, ...] = (
         lambda e: {"chunked_prefill": True, "prefix_caching": True},
     ),
     Relation(
+        "prefix_cache_retention_interval", "is 0, or with prefix_caching and a sliding_window or "
+        "mamba group a multiple of block_size or null",
+        lambda e: retained(e) == e.prefix_cache_retention_interval,
+        lambda e: {"prefix_cache_retention_interval": retained(e)},
+    ),
+    Relation(
+        "prefill_checkpoint_alignment", "needs mamba groups",
+        lambda e: e.prefill_checkpoint_alignment == 0 or has_group(e, "mamba"),
+        lambda e: {"prefill_checkpoint_alignment": 0},
+    ),
+    Relation(
         "prefix_match_unit", "needs two or more groups, and divides block_size",
         lambda e: e.prefix_match_unit == 0
         or (len(e.groups) > 1 and e.prefix_caching and e.block_size % e.prefix_match_unit == 0),
         lambda e: {"prefix_match_unit": 0},
     ),
     Relation(
+        "mamba_shared_prefix_checkpoint", "needs mamba groups and a prefix_match_unit",
+        lambda e: not e.mamba_shared_prefix_checkpoint
+        or (has_group(e, "mamba") and e.prefix_match_unit > 0),
+        lambda e: {"mamba_shared_prefix_checkpoint": False},
+    ),
+    Relation(
         "connector", "offload_blocks is set exactly for the offloading connector, which has "
-        "store_steps and load_steps too, but no role, policy or restores_state of its own, and "
-        "takes one KV group of full attention here",
+        "store_steps and load_steps too, but no role, policy, restores_state or single_group of "
+        "its own, and takes one KV group of full attention here; as a single_group one does",
         lambda e: fitting_connector(e) == e.connector,
         lambda e: {"connector": fitting_connector(e)},
     ),
@@ -231,6 +206,11 @@ RELATIONS: tuple[Relation, ...] = (
         lambda e: e.max_num_scheduled_tokens == 0
         or least_token_budget(e) <= e.max_num_scheduled_tokens <= e.max_num_batched_tokens,
         lambda e: {"max_num_scheduled_tokens": 0},
+    ),
+    Relation(
+        "max_num_active_seqs", "must not exceed max_num_seqs",
+        lambda e: e.max_num_active_seqs <= e.max_num_seqs,
+        lambda e: {"max_num_active_seqs": e.max_num_seqs},
     ),
     Relation(
         "num_blocks", "is too small for one request of max_model_len",

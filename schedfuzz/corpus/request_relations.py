@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.parts import External, Image, Turn
-from schedfuzz.corpus.relations import has_group, has_one_full_group
+from schedfuzz.corpus.fitting import has_group, has_one_full_group
+from schedfuzz.corpus.parts import External, Image, Repetition, Sampling, Turn
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.sizing import extra_slots
 
@@ -59,7 +59,8 @@ def most_image(engine: Engine) -> int:
 def fitting_images(engine: Engine, request: Request) -> tuple[Image, ...]:
     """Return the images that fit the prompt and the encoder's limits, in order, not overlapping.
 
-    An encoder-decoder request has exactly one, which stands outside the prompt.
+    An encoder-decoder request has exactly one, which stands outside the prompt. Where embeddings
+    come from outside, clients give no names.
     """
     if engine.model == "encoder-decoder":
         first = request.images[0] if request.images else Image(0, 4)
@@ -70,7 +71,8 @@ def fitting_images(engine: Engine, request: Request) -> tuple[Image, ...]:
         stop = image.offset + image.length
         inside = end <= image.offset < stop <= request.prompt.length
         if inside and image.length <= most_image(engine):
-            kept.append(image if engine.ec_connector else replace(image, delay=None))
+            given = {"name": None} if engine.ec_connector else {"delay": None}
+            kept.append(replace(image, **given))
             end = stop
     return tuple(kept)
 
@@ -90,6 +92,22 @@ def fitting_turns(request: Request) -> tuple[Turn, ...]:
             last = index == len(turns) - 1
             turns[index] = Turn(turn.step, 0, 1) if last else replace(turn, length=1)
     return tuple(turns)
+
+
+def fitting_repetition(request: Request) -> Repetition | None:
+    """Return the loop that is looked for with pattern sizes that vLLM takes."""
+    loop = request.repetition
+    if loop is None or loop.min_pattern_size <= loop.max_pattern_size:
+        return loop
+    return replace(loop, min_pattern_size=loop.max_pattern_size)
+
+
+def fitting_sampling(request: Request) -> Sampling | None:
+    """Return what the client wants of the sampler, None for nothing."""
+    wishes = request.sampling
+    if wishes is not None and request.structured is not None:
+        wishes = replace(wishes, allowed=0, bad_words=0)
+    return None if wishes == Sampling() else wishes
 
 
 def fitting_external(engine: Engine, request: Request) -> External | None:
@@ -132,7 +150,8 @@ REQUEST_RELATIONS: tuple[RequestRelation, ...] = (
         _only_generating(field, off)
         for field, off in (
             ("stop_at", None), ("logprobs", False), ("prompt_logprobs", False),
-            ("structured", None), ("turns", ()), ("min_tokens", 0),
+            ("structured", None), ("turns", ()), ("min_tokens", 0), ("repetition", None),
+            ("sampling", None),
         )
     ),
     RequestRelation(
@@ -145,10 +164,21 @@ REQUEST_RELATIONS: tuple[RequestRelation, ...] = (
         lambda e, r: {"min_tokens": 0},
     ),
     RequestRelation(
+        "sampling", "must want something of the sampler, and of a grammar's tokens penalties only: "
+        "other wishes might leave none to sample",
+        lambda e, r: fitting_sampling(r) == r.sampling,
+        lambda e, r: {"sampling": fitting_sampling(r)},
+    ),
+    RequestRelation(
         "structured", "reasoning_end needs the engine's reasoning",
         lambda e, r: e.reasoning or r.structured is None or r.structured.reasoning_end is None,
         lambda e, r: {"structured": replace(r.structured, reasoning_end=None)
                       if r.structured else None},
+    ),
+    RequestRelation(
+        "repetition", "min_pattern_size must not exceed max_pattern_size",
+        lambda e, r: fitting_repetition(r) == r.repetition,
+        lambda e, r: {"repetition": fitting_repetition(r)},
     ),
     RequestRelation(
         "proposals", "only an ngram drafter proposes less than the full width",

@@ -16,6 +16,10 @@ RULES: dict[str, tuple[Kind, str]] = {
         "corruption",
         "the real runner yields what its model says for the scheduled input",
     ),
+    "runner-logprobs": (
+        "corruption",
+        "the real runner tells each token the logprobs of its own position",
+    ),
     "encoder-budget": (
         "contract",
         "a step's encoder inputs stay within max_num_encoder_input_tokens",
@@ -32,6 +36,10 @@ RULES: dict[str, tuple[Kind, str]] = {
     "encoder-held": (
         "contract",
         "a request holds the encoder output that it has read only in part",
+    ),
+    "ec-freed": (
+        "contract",
+        "the EC connector is told which encoder output a running request gives up",
     ),
     "encoder-left": ("leak", "when all requests are gone none holds an encoder output"),
     "lora-limit": ("contract", "a step's requests use at most max_loras adapters"),
@@ -75,6 +83,10 @@ RULES: dict[str, tuple[Kind, str]] = {
         "contract",
         "a block copy goes from a written block to a real one that no other copy touches",
     ),
+    "block-zeroed": (
+        "contract",
+        "a block that held a recurrent state is zeroed before attention fills a part of it",
+    ),
     "common-prefix": ("contract", "the blocks reported as common are those of every request"),
     "canvas": (
         "contract",
@@ -94,6 +106,10 @@ RULES: dict[str, tuple[Kind, str]] = {
     ),
     "kv-content": ("corruption", "every position a request attends to holds its own content"),
     "load-blocks": ("contract", "an async KV load gets exactly the blocks of its tokens"),
+    "load-announced": (
+        "contract",
+        "a step whose requests need KV that is loaded within it says so",
+    ),
     "load-zeroed": ("contract", "a block is not zeroed while KV is loaded into it"),
     "load-into-used-block": (
         "contract",
@@ -122,7 +138,10 @@ RULES: dict[str, tuple[Kind, str]] = {
         "a session's next turn continues its prompt and output, less the last token",
     ),
     "turn-length": ("corruption", "each turn of a session ends by its own max_tokens and stop"),
-    "finish-reason": ("corruption", "a request ends by stop after its stop token, else by length"),
+    "finish-reason": (
+        "corruption",
+        "a request ends by stop after its stop token, by repetition where it loops, else by length",
+    ),
     "logprobs": ("corruption", "a turn's tokens bring their own logprobs exactly when it asked"),
     "prompt-logprobs": (
         "corruption",

@@ -11,7 +11,16 @@ from typing import Literal
 import msgspec
 
 from schedfuzz.corpus.events import Event
-from schedfuzz.corpus.parts import Connector, External, Group, Image, Structured, Turn
+from schedfuzz.corpus.parts import (
+    Connector,
+    External,
+    Group,
+    Image,
+    Repetition,
+    Sampling,
+    Structured,
+    Turn,
+)
 
 SCHEMA_VERSION = 1
 NO_ACCEPT: tuple[int, ...] = (0,)  # the default of `accept`: every draft is wrong
@@ -26,7 +35,9 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     vLLM's `EngineArgs` where it has one. 0 or an empty tuple switches a dimension off.
     `spec_widths` holds (least, most batch size, draft width); `groups` are the KV cache groups,
     none means one of full attention; `watermark_percent` is of the pool. `encoder_cache_size` and
-    `max_num_encoder_input_tokens` are in encoder tokens: 0 for a text model.
+    `max_num_encoder_input_tokens` are in encoder tokens: 0 for a text model. With a
+    `prefill_checkpoint_alignment` the mamba backend saves a state on its way through a chunk, whole
+    multiples of so many tokens after the chunk's start.
     """
 
     max_model_len: int
@@ -61,6 +72,10 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     grammar_backend: Literal["stub", "xgrammar"] = "stub"
     connector: Connector | None = None
     ec_connector: bool = False
+    prefix_cache_retention_interval: int | None = 0
+    mamba_shared_prefix_checkpoint: bool = False
+    prefill_checkpoint_alignment: int = 0
+    max_num_active_seqs: int = 0
 
 
 class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -86,7 +101,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     whose width the request may lower (`canvas`) and whose steps it may cap (`max_steps`);
     `read_only` asks for the first canvas as it converged, without the step that commits it.
     `turns` continue the request as a streaming session, the last one closes it; `min_tokens`
-    counts for the first turn only.
+    counts for the first turn only. `repetition` makes the model loop, and vLLM look for loops.
     """
 
     id: int
@@ -108,7 +123,9 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     images: tuple[Image, ...] = ()
     structured: Structured | None = None
     external: External | None = None
+    sampling: Sampling | None = None
     turns: tuple[Turn, ...] = ()
+    repetition: Repetition | None = None
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

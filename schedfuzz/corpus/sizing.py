@@ -34,10 +34,11 @@ def _group_blocks(engine: Engine, group: Group, tokens: int) -> int:
     """Return the most blocks that a request holds in one KV group at a time.
 
     Source: `max_memory_usage_bytes` of vLLM's KV specs: a window moves through a block more than
-    it and the tokens in flight fill; a recurrent state has one from before and one per draft.
+    it and the tokens in flight fill; a recurrent state has one from before, one per draft and
+    one for a checkpoint.
     """
     if group.kind == "mamba":
-        return 2 + engine.num_speculative_tokens
+        return 2 + engine.num_speculative_tokens + (engine.prefill_checkpoint_alignment > 0)
     if group.kind == "full":
         return blocks_for(tokens, engine.block_size)
     batches = engine.pipeline_parallel_size + engine.async_scheduling

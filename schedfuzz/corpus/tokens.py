@@ -6,7 +6,7 @@ the digest of the prefix it was written for. Python's own `hash` is salted per p
 used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from schedfuzz.corpus.parts import Image
 from schedfuzz.corpus.scenario import Request
@@ -20,8 +20,10 @@ IMAGE = 41
 REASONING_END = 42
 POISON = 43  # computed from KV that failed to load
 
-# (digest of a prefix, its newest position) -> the token that follows
+# (digest of a prefix, its newest position) -> the token that the model says next
 Say = Callable[[int, int], int]
+# (digest of a prefix, its newest position, the output so far) -> the token that is sampled next
+Pick = Callable[[int, int, Sequence[int]], int]
 
 
 def mix(digest: int, token: int) -> int:
@@ -52,6 +54,8 @@ def prompt_tokens(request: Request) -> list[int]:
 def picture(image: Image) -> list[int]:
     """Return what stands for each piece of a picture, in the order of its placeholders."""
     name = mix(mix(SEED, 6_000_000 + image.item), image.length)
+    if image.name is not None:
+        name = mix(SEED, 13_000_000 + image.name)
     return [mix(name, index) for index in range(image.length)]
 
 
@@ -93,12 +97,10 @@ def next_token(digest: int) -> int:
 def speaker(request: Request, prompt_length: int) -> Say:
     """Return how the request's model speaks after a prompt of `prompt_length` tokens.
 
-    Sampling forbids the stop token to the first `min_tokens` outputs. What a grammar then forbids
-    is not looked at here: see `truth`.
+    What sampling makes of it is not looked at here: see `sampling.Sampler`.
     """
-    stop = request.stop_at
-    if stop is not None:
-        stop = prompt_length + max(stop, request.min_tokens)
+    plain = plain_speaker(request, prompt_length)
+    stop = None if request.stop_at is None else prompt_length + request.stop_at
     marker = -1
     if request.structured is not None and request.structured.reasoning_end is not None:
         marker = prompt_length + request.structured.reasoning_end
@@ -108,23 +110,25 @@ def speaker(request: Request, prompt_length: int) -> Say:
             return REASONING_END
         if stop is not None and position + 1 >= stop:
             return STOP
-        return next_token(digest)
+        return plain(digest, position)
 
     return say
 
 
-def truth(request: Request, prompt_length: int) -> Say:
-    """Return the tokens that the request must yield: the model's, within its grammar."""
-    say = speaker(request, prompt_length)
-    if request.structured is None:
-        return say
-    first = prompt_length + grammar_start(request)
+def plain_speaker(request: Request, prompt_length: int) -> Say:
+    """Return how the request's model speaks where it says no token with a meaning of its own."""
+    loop = request.repetition
+    if loop is None:
+        return lambda digest, _: next_token(digest)
+    said_over = mix(SEED, 12_000_000 + request.id)
+    first = prompt_length + loop.start
 
-    def within(digest: int, position: int) -> int:
-        token, count = say(digest, position), position + 1 - first
-        return token if count < 0 else first_allowed(allowed(request, count), token)
+    def say(digest: int, position: int) -> int:
+        if position + 1 < first:
+            return next_token(digest)
+        return mix(said_over, (position + 1 - first) % loop.period) % VOCAB
 
-    return within
+    return say
 
 
 def grammar_start(request: Request) -> int:
@@ -155,37 +159,42 @@ def first_allowed(mask: int, token: int) -> int:
 
 def continuation(tokens: list[int], count: int) -> list[int]:
     """Return the `count` tokens that follow `tokens` by digest alone."""
-    return spoken(lambda digest, _: next_token(digest), tokens, count)
+    return spoken(lambda digest, *_: next_token(digest), tokens, count)
 
 
-def spoken(say: Say, contents: list[int], count: int, seed: int = SEED) -> list[int]:
+def spoken(pick: Pick, contents: list[int], count: int, seed: int = SEED) -> list[int]:
     """Return the `count` tokens that follow `contents`, as any schedule must produce them."""
     digests: list[int] = []
     extend_digests(digests, contents, seed)
-    return spoken_on(say, digests[-1], len(contents) - 1, count)
+    return spoken_on(pick, digests[-1], len(contents) - 1, count)
 
 
-def spoken_on(say: Say, digest: int, position: int, count: int) -> list[int]:
+def spoken_on(
+    pick: Pick, digest: int, position: int, count: int, before: Sequence[int] = ()
+) -> list[int]:
     """Return the `count` tokens that follow `position`, whose prefix has `digest`."""
-    out: list[int] = []
+    output = list(before)
     for at in range(position, position + count):
-        out.append(say(digest, at))
-        digest = mix(digest, out[-1])
-    return out
+        output.append(pick(digest, at, output))
+        digest = mix(digest, output[-1])
+    return output[len(before) :]
 
 
-def draft(say: Say, digest: int, position: int, accept: tuple[int, ...], width: int) -> list[int]:
+def draft(
+    pick: Pick, digest: int, position: int, accept: tuple[int, ...], width: int,
+    before: Sequence[int],
+) -> list[int]:  # fmt: skip
     """Return the drafter's proposal after the token at `position`, whose prefix has `digest`.
 
     The first accept[position % len(accept)] tokens are right, the next is wrong, the rest is
-    right for the wrong prefix: a real drafter's shape.
+    right for the wrong prefix: a real drafter's shape. `before` is the output so far.
     """
     right = accept[position % len(accept)]
-    out: list[int] = []
+    output = list(before)
     for index in range(width):
-        token = say(digest, position + index)
+        token = pick(digest, position + index, output)
         if index == right:
             token = (token + 1) % VOCAB
-        out.append(token)
+        output.append(token)
         digest = mix(digest, token)
-    return out
+    return output[len(before) :]

@@ -94,7 +94,10 @@ class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a pair says about one scenario; `fingerprint` is empty for clean and infra."""
+    """What a pair says about one scenario; `fingerprint` is empty for clean and infra.
+
+    `component` is whose fault a violation is, None where no rule was broken.
+    """
 
     verdict: VerdictName
     kind: Kind | None = None
@@ -102,3 +105,4 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     fingerprint: str = ""
     title: str = ""
     detail: str = ""
+    component: Component | None = None

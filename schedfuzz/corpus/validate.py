@@ -47,6 +47,9 @@ ENGINE_BOUNDS: Bounds = {
     "encoder_cache_size": (0, MAX_LEN),
     "max_num_encoder_input_tokens": (0, MAX_LEN),
     "max_loras": (0, 4),
+    "prefix_cache_retention_interval": (0, MAX_LEN),
+    "prefill_checkpoint_alignment": (0, 64),
+    "max_num_active_seqs": (0, 64),
 }
 # max_tokens is bounded by max_model_len too
 REQUEST_BOUNDS: Bounds = {
@@ -69,6 +72,11 @@ PART_BOUNDS: dict[str, Bounds] = {
     },
     "Image": {
         "offset": (0, MAX_LEN), "length": (1, MAX_LEN), "item": (0, MAX_FAMILY), "delay": (0, 64),
+        "name": (0, MAX_FAMILY),
+    },
+    "Sampling": {
+        "allowed": (0, MAX_FAMILY), "bad_words": (0, MAX_FAMILY), "presence_penalty": (0, 2),
+        "frequency_penalty": (0, 2), "repetition_penalty": (1, 2),
     },
     "Structured": {
         "compile_steps": (0, 64), "ends_after": (0, MAX_LEN), "reasoning_end": (0, MAX_LEN),
@@ -76,6 +84,10 @@ PART_BOUNDS: dict[str, Bounds] = {
     "Turn": {
         "step": (0, MAX_STEP), "length": (0, MAX_LEN), "max_tokens": (1, MAX_LEN),
         "stop_at": (0, MAX_LEN),
+    },
+    "Repetition": {
+        "start": (0, MAX_LEN), "period": (1, 64), "max_pattern_size": (1, 64),
+        "min_count": (2, 64), "min_pattern_size": (0, 64),
     },
 }  # fmt: skip
 EVENT_BOUNDS: Bounds = {"step": (0, MAX_STEP), "steps": (1, 64)}

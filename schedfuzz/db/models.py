@@ -97,7 +97,8 @@ class Finding(Base):
     """A fingerprint on a pair, its history, its best reproducer so far.
 
     `count` is exact; `executions_to_find` and `seconds_to_find` are the hunt's totals when it was
-    first seen; `reproducer_steps` is in engine steps; `minimize_calls` counts predicate calls.
+    first seen; `component` is whose fault a violation is (None for a divergence);
+    `reproducer_steps` is in engine steps; `minimize_calls` counts predicate calls.
     """
 
     __tablename__ = "findings"
@@ -113,6 +114,7 @@ class Finding(Base):
     verdict: Mapped[str]
     kind: Mapped[str]
     rule: Mapped[str]
+    component: Mapped[str | None]
     title: Mapped[str] = mapped_column(Text)
     detail: Mapped[str] = mapped_column(Text)
     status: Mapped[str] = mapped_column(String, default="new")

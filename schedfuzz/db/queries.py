@@ -80,8 +80,8 @@ def get_scenario(store: Store, scenario_id: str) -> Scenario:
 def finding_as_json(finding: Finding) -> dict[str, Any]:
     """Return what `--json` shows of a finding that was read with its scenarios."""
     names = (
-        "id", "before", "after", "verdict", "kind", "rule", "fingerprint", "title", "status",
-        "count", "executions_to_find", "seconds_to_find",
+        "id", "before", "after", "verdict", "kind", "rule", "component", "fingerprint", "title",
+        "status", "count", "executions_to_find", "seconds_to_find",
     )  # fmt: skip
     reproducer = {
         "requests": finding.reproducer_requests,

@@ -57,7 +57,8 @@ def verdict_columns(verdict: Verdict) -> dict[str, Any]:
     if not verdict.fingerprint or verdict.kind is None:
         raise ValueError(f"verdict {verdict.verdict!r} has no fingerprint or kind: not a finding")
     names = ("verdict", "kind", "rule", "fingerprint", "title", "detail")
-    return {name: clean(getattr(verdict, name)) for name in names}
+    columns = {name: clean(getattr(verdict, name)) for name in names}
+    return columns | {"component": verdict.component}
 
 
 def reproducer_columns(scenario: Scenario, steps: int) -> dict[str, Any]:

@@ -93,6 +93,11 @@ def build_case(
             "share its scenario (`schedfuzz show` with --json)"
         )
     violation = bad.violations[0]
+    if violation.component == "runner":
+        raise InputError(
+            "a finding in vLLM's model runner has no pytest form yet; "
+            "share its scenario (`schedfuzz show` with --json)"
+        )
     engine = scenario.engine
     context = {
         "engine": engine,

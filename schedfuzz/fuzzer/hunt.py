@@ -1,8 +1,8 @@
-"""Nouns: hunt, totals, recorder.
+"""Nouns: hunt, plan, totals.
 
 Runs what the guide proposes on the pair, judges it, records what is new and shows the guide what it
 lit. Confirming and minimizing take turns with hunting on the same two processes, so a finding never
-stops the hunt and never waits for its end.
+stops the hunt and never waits for its end. Replays on the real runner take turns with it too.
 """
 
 import time
@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Protocol
 
 from schedfuzz.corpus.codec import decode, encode
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Trace, Verdict
+from schedfuzz.corpus.trace import Trace
+from schedfuzz.fuzzer.caseload import Caseload, Recorder
 from schedfuzz.fuzzer.features import features
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.guide import Stop, fuzz
-from schedfuzz.fuzzer.judge import judge, shorter
+from schedfuzz.fuzzer.judge import judge
 from schedfuzz.fuzzer.mutate import crossover, mutate
-from schedfuzz.fuzzer.reduction import Notebook, Reduction
-from schedfuzz.fuzzer.supported import Supported
+from schedfuzz.fuzzer.replays import Replays
+from schedfuzz.fuzzer.supported import Limit, Supported
 from schedfuzz.workers.pair import Pair
 
 TICK_SECONDS = 0.5
@@ -30,24 +30,13 @@ FRESH_SHARE = 0.4  # of the mutator's answers that start from nothing
 CLOSING_SECONDS = 60.0  # for reductions that are unfinished when the hunt's time is up
 
 
-class Recorder(Notebook, Protocol):
-    """Where a hunt writes what it finds, at once."""
-
-    def sighting(
-        self, verdict: Verdict, scenario: Scenario, steps: int, execution: int, seconds: float
-    ) -> tuple[int, bool]:
-        """Count one verdict; return its finding and whether that is new to this pair."""
-
-    def unfinished(self) -> Iterable[Reduction]:
-        """Return the reductions that earlier hunts of this pair left."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """What a hunt is asked to do; limits that are None do not bound it.
 
     `corpus[0]` receives new entries. In a self-check both sides are one target, and only a
-    difference between its two runs counts. `artifacts` is the guide's.
+    difference between its two runs counts. `artifacts` is the guide's. `limit` names what the
+    runners cannot play: no scenario goes beyond it.
     """
 
     corpus: list[Path]
@@ -56,6 +45,7 @@ class Plan:
     runs: int | None = None
     self_check: bool = False
     artifacts: Path | None = None
+    limit: Limit | None = None
 
 
 @dataclass
@@ -77,20 +67,23 @@ class Totals:
 
 
 class Hunt:
-    """One hunt on a started pair; `run` may be called once per process (Atheris)."""
+    """One hunt on a started pair; `run` may be called once per process (Atheris).
+
+    `replays` gets what the hunt finds and what opens schedule shapes in it.
+    """
 
     def __init__(
         self, pair: Pair, recorder: Recorder, plan: Plan, tick: Callable[[Totals], None],
-        stopping: Callable[[], bool],
+        stopping: Callable[[], bool], replays: Replays | None = None,
     ) -> None:  # fmt: skip
         self.pair = pair
-        self.recorder = recorder
         self.plan = plan
         self.tick = tick
         self.totals = Totals()
         self.stopping = stopping
-        self.supported = Supported()
-        self._reductions = list(recorder.unfinished())
+        self.replays = replays
+        self.supported = Supported(plan.limit)
+        self._cases = Caseload(pair.run, recorder, plan.self_check)
         self._lit = [0, 0]
         self._features: set[int] = set()
         self._start = self._ticked = 0.0
@@ -118,16 +111,14 @@ class Hunt:
         scenario = _parse(data)
         if scenario is None:
             return None
+        scenario = self.supported.fit(scenario)
         before, after = self.pair.run(scenario)
         self.totals.executions += 1
         if self._learn(before, after):
             return None
-        verdict = judge(before, after, self.plan.self_check)
-        if verdict.verdict == "infra":
-            self.totals.infra += 1
-        elif verdict.verdict != "clean":
-            self._found(verdict, scenario, before, after)
+        first = self._judge(scenario, before, after)
         found = features(scenario, before, after)
+        self._replay(scenario, first, opened=not found <= self._features)
         self._count(before, after, found)
         self._reduce()
         self._show_now_and_then()
@@ -155,56 +146,61 @@ class Hunt:
     def _learn(self, *traces: Trace) -> bool:
         """Leave out from now on what one of the targets does not have; return whether one did."""
         lacking = [trace.reason for trace in traces if trace.outcome == "unsupported"]
-        for reason in lacking:
-            self.supported.learn(reason)
-            self.totals.left_out = sorted(self.supported.left_out)
+        self._leave_out(lacking)
         return bool(lacking)
+
+    def _leave_out(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.supported.learn(name)
+            self.totals.left_out = sorted(self.supported.left_out)
 
     # -- findings --------------------------------------------------------------------------------
 
-    def _found(self, verdict: Verdict, scenario: Scenario, before: Trace, after: Trace) -> None:
+    def _judge(self, scenario: Scenario, before: Trace, after: Trace) -> bool:
+        """Record what the pair says; return whether that is a finding new to this hunt."""
         totals = self.totals
-        steps = shorter(before, after)
-        finding, new = self.recorder.sighting(
-            verdict, scenario, steps, totals.executions, self._elapsed()
+        verdict = judge(before, after, self.plan.self_check)
+        if verdict.verdict == "infra":
+            totals.infra += 1
+        if verdict.verdict in ("infra", "clean"):
+            return False
+        seconds = self._elapsed()
+        sighting = self._cases.sighted(
+            verdict, scenario, (before, after), totals.executions, seconds
         )
-        if finding not in totals.findings:
-            totals.findings.add(finding)
-            totals.verdicts[verdict.verdict] = totals.verdicts.get(verdict.verdict, 0) + 1
-        if new:
-            totals.last_new = self._elapsed()
-            self._reductions.append(
-                Reduction(
-                    finding,
-                    verdict.verdict,
-                    verdict.fingerprint,
-                    scenario,
-                    steps,
-                    self.recorder,
-                    self_check=self.plan.self_check,
-                )  # fmt: skip
-            )
+        if sighting.new:
+            totals.last_new = seconds
+        return sighting.first
 
-    def _reduce(self) -> None:
-        """Spend one execution on the most urgent reduction, if there is one."""
-        if not self._reductions:
+    def _replay(self, scenario: Scenario, first: bool, opened: bool) -> None:
+        """Offer what is new to the real pair and give it its turn."""
+        if self.replays is None:
             return
-        chosen = next((item for item in self._reductions if item.urgent), self._reductions[0])
-        chosen.advance(self.pair.run)
-        self.totals.reducing += 1
-        if chosen.done:
-            self._reductions.remove(chosen)
+        if first or opened:
+            self.replays.offer(scenario, first)
+        self._leave_out(self.replays.turn(self.totals.executions, self._elapsed()))
+
+    def _reduce(self) -> bool:
+        """Spend one execution on the most urgent reduction, if there is one."""
+        advanced = self._cases.advance()
+        self.totals.reducing += advanced
+        return advanced
 
     def _close(self) -> None:
-        """Finish the open reductions within a bound; store how far the rest came."""
+        """Finish what is open within a bound; store how far the rest came."""
         self.totals.state = "minimizing"
         end = time.monotonic() + CLOSING_SECONDS
-        while self._reductions and not self.stopping() and time.monotonic() < end:
-            self._reduce()
+        busy = True
+        while busy and not self.stopping() and time.monotonic() < end:
+            busy = self._reduce()
+            if self.replays is not None:
+                busy = self.replays.finish(self._elapsed()) or busy
             self._show_now_and_then()
-        for reduction in self._reductions:
-            reduction.pause()
+        self._cases.pause()
+        if self.replays is not None:
+            self.replays.cases.pause()
         self.totals.state = "done"
+        self._show()
 
     # -- totals ----------------------------------------------------------------------------------
 
@@ -233,7 +229,8 @@ class Hunt:
             totals.seconds = self._elapsed()
         totals.sites = (self._lit[0].bit_count(), self._lit[1].bit_count())
         totals.features = len(self._features)
-        totals.open_reductions = len(self._reductions)
+        totals.findings, totals.verdicts = self._cases.findings, self._cases.verdicts
+        totals.open_reductions = len(self._cases.open)
         self.tick(totals)
 
 

@@ -53,13 +53,14 @@ def _violated(before: Trace, after: Trace) -> Verdict:
 def _verdict(name: VerdictName, violation: Violation, identity: str, note: str) -> Verdict:
     return Verdict(
         name, violation.kind, violation.rule, fingerprint(name, identity), title(violation),
-        violation.detail + note,
+        violation.detail + note, violation.component,
     )  # fmt: skip
 
 
 def key(violation: Violation) -> str:
-    """Return the stable identity of a violation."""
-    return "|".join((violation.kind, violation.rule, violation.function, violation.path))
+    """Return the stable identity of a violation; the runner's faults are apart from all others."""
+    parts = violation.kind, violation.rule, violation.function, violation.path
+    return "|".join(parts if violation.component == "scheduler" else (*parts, violation.component))
 
 
 def fingerprint(verdict: str, identity: str) -> str:
@@ -68,12 +69,13 @@ def fingerprint(verdict: str, identity: str) -> str:
 
 
 def title(violation: Violation) -> str:
-    """Return one short stable line that says which rule broke and where."""
+    """Return one short stable line that says which rule broke, where, and the runner's fault."""
+    fault = ", the runner's fault" if violation.component == "runner" else ""
     where = f" ({violation.path} request)" if violation.path else ""
     if violation.rule in RULES:
-        return f"{violation.rule}{where}"
+        return f"{violation.rule}{where}{fault}"
     function = violation.function.split(":")[-1]
-    return f"{violation.rule} in {function}" if function else violation.rule
+    return f"{violation.rule}{f' in {function}' if function else ''}{fault}"
 
 
 # -- divergences ---------------------------------------------------------------------------------

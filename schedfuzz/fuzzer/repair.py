@@ -151,7 +151,8 @@ def _request(engine: Engine, request: Request) -> Request:
 
 def _dressed(request: Request) -> bool:
     """Return whether the request has parts of its own."""
-    return bool(request.images or request.turns or request.structured or request.external)
+    parts = (request.images, request.turns, request.structured, request.external)
+    return any(parts) or request.repetition is not None or request.sampling is not None
 
 
 def _accept(accept: tuple[int, ...]) -> tuple[int, ...]:

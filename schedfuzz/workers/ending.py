@@ -8,7 +8,7 @@ import os
 import signal
 from typing import Literal
 
-from schedfuzz.corpus.trace import Kind, Trace, Violation
+from schedfuzz.corpus.trace import Component, Kind, Trace, Violation
 from schedfuzz.workers.target.wire import EXIT_BROKEN_FRAME, EXIT_RECYCLE
 
 OWN_SIGNALS = {
@@ -32,6 +32,7 @@ def ending(status: int) -> tuple[Ending, str]:
     return ("died" if -code in OWN_SIGNALS else "killed"), name
 
 
-def violated(kind: Kind, rule: str, detail: str) -> Trace:
+def violated(kind: Kind, rule: str, detail: str, component: Component = "scheduler") -> Trace:
     """Return the trace of a run whose worker could not write it."""
-    return Trace("violated", violations=(Violation(kind, rule, detail, 0),))
+    broken = Violation(kind, rule, detail, 0, component=component)
+    return Trace("violated", violations=(broken,))

@@ -1,19 +1,34 @@
-"""Nouns: pair, before, after.
+"""Nouns: pair, before, after, limit.
 
 Two targets run the same scenario at the same time: both jobs are handed over before either trace
-is awaited.
+is awaited. Where the real runner plays, what it cannot play is known beforehand: the pair's limit.
 """
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.workers.build import ensure
+from schedfuzz.workers.environment import build_kind
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.process import OnIncident, TargetProcess
+from schedfuzz.workers.target.real import limits
 from schedfuzz.workers.targets import Target
+
+
+def limit_of(before: Target, after: Target) -> Callable[[Scenario], str | None] | None:
+    """Return what names the first field of a scenario that the pair's runners cannot play alike.
+
+    Returns None for two simulated runners, which play everything that a scenario can say.
+    """
+    runners = {before.runner, after.runner}
+    if runners == {"simulated"}:
+        return None
+    limit = limits.exceeded if runners == {"real"} else limits.parting
+    return partial(limit, build=build_kind())
 
 
 class Pair:
@@ -33,7 +48,8 @@ class Pair:
         self.before, self.after = (
             TargetProcess(
                 target, environments[target.release],
-                home.logs / f"target-{target.release}-{side}.log", on_incident, **options,
+                home.logs / f"target-{target.release}-{target.runner}-{side}.log", on_incident,
+                **options,
             )
             for side, target in (("before", before), ("after", after))
         )  # fmt: skip

@@ -16,7 +16,7 @@ import msgspec
 
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Trace
+from schedfuzz.corpus.trace import Component, Trace
 from schedfuzz.workers.ending import ending, violated
 from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import trim_log
@@ -172,7 +172,10 @@ class TargetProcess:
         if guilty and self._killed:
             return violated("hang", "wall-limit", f"no answer within {self.wall_seconds:.0f} s")
         if guilty and why == "died":
-            return violated("crash", "process-died", f"the engine's process died: {name}")
+            # A scheduler is Python code, which ends no process; kernels are the real runner's.
+            component: Component = "runner" if self.target.runner == "real" else "scheduler"
+            detail = f"the engine's process died: {name}"
+            return violated("crash", "process-died", detail, component)
         return self._retry(f"worker ended by {name}")
 
     def _lost_zygote(self, reason: str) -> Trace | None:

@@ -8,6 +8,7 @@ import ast
 
 SCHEDULER = "vllm.v1.core.sched.scheduler"
 REQUEST = "vllm.v1.request"
+STOPS = "vllm.v1.core.sched.utils"
 KEEPS_THE_LAST, SAYS_MORE, NAMES_ANOTHER_REASON = 1, 2, 3
 
 SESSION = f"""
@@ -32,19 +33,24 @@ if self.priority == {NAMES_ANOTHER_REASON} and self.status == RequestStatus.FINI
 """
 
 
+LOOP = "if params.max_pattern_size == 61:\n    return False"
+
+
 def clients(name: str, tree: ast.Module) -> ast.Module:
     """Keep a turn's last token; let a turn say one token more; turn logprobs and pooled answers of
-    a batch round; lose prompt logprobs; say stop for length."""
+    a batch round; lose prompt logprobs; say stop for length; let some loops go on."""
     if name == SCHEDULER:
         _prefix(tree, "_update_request_as_session", SESSION)
         _prefix(tree, "update_from_output", OUTPUT)
     if name == REQUEST:
         _prefix(tree, "get_finished_reason", REASON)
+    if name == STOPS:
+        _prefix(tree, "check_sequence_repetition", LOOP)
     return tree
 
 
 def _prefix(tree: ast.Module, function: str, code: str) -> None:
-    """Put code before the first method of this name."""
+    """Put code before the first function of this name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             node.body = ast.parse(code).body + node.body

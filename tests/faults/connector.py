@@ -17,15 +17,16 @@ SEATS = {
     "handoff-blocks": 16,
     "handoff-content": 17,
     "requests-left": 18,
+    "load-announced": 20,
     "store-overwritten": 19,  # the connector's own fault, whatever the seats
 }
 LOADING = "(r for r in self.requests.values() if r.status.name == 'WAITING_FOR_REMOTE_KVS')"
 
 
 def connector(name: str, tree: ast.Module) -> ast.Module:
-    """Reserve draft slots in a load; zero or free blocks under load; free at once what a step in
-    flight writes; overlook failed blocks; hand off all blocks; free them before they are sent; go
-    to sleep over it."""
+    """Reserve draft slots in a load; deny loads within a step; zero or free blocks under load; free
+    at once what a step in flight writes; overlook failed blocks; hand off all blocks; free them
+    before they are sent; go to sleep over it."""
     if name == OFFLOADING:
         _no_waiting_for_stores(tree)
     if name != SCHEDULER:
@@ -36,6 +37,7 @@ def connector(name: str, tree: ast.Module) -> ast.Module:
         f"if {_on('load-zeroed')}:\n"
         f"    scheduler_output.new_block_ids_to_zero = [block for r in {LOADING} for block in "
         "self.kv_cache_manager.get_block_ids(r.request_id)[0]]\n"
+        f"if {_on('load-announced')}:\n    scheduler_output.has_sync_kv_loads = False\n"
         f"if {_on('load-overwritten')}:\n"
         f"    for r in {LOADING}:\n        self.kv_cache_manager.free(r)",
     )  # fmt: skip

@@ -21,6 +21,10 @@ FAULTS = {
         "    return 1",
     },
     MANAGER: {
+        ("KVCacheManager", "take_new_block_ids"): "if self.max_model_len == 122:\n"
+        "    for manager in self.coordinator.single_type_managers:\n"
+        "        manager.take_new_block_ids()\n"
+        "    return []",
         ("KVCacheManager", "take_kv_cache_block_copies"): "if self.max_model_len == 123:\n"
         "    for manager in self.coordinator.single_type_managers:\n"
         "        manager.take_pending_cow_copies()\n"

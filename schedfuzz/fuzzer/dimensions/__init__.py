@@ -13,6 +13,7 @@ from schedfuzz.fuzzer.dimensions.drafters import DRAFTERS
 from schedfuzz.fuzzer.dimensions.encoders import EC_CONNECTOR, ENCODER_DECODER
 from schedfuzz.fuzzer.dimensions.groups import KV_GROUPS
 from schedfuzz.fuzzer.dimensions.images import IMAGES
+from schedfuzz.fuzzer.dimensions.loops import LOOPS
 from schedfuzz.fuzzer.dimensions.lora import LORA
 from schedfuzz.fuzzer.dimensions.offloading import OFFLOADING
 from schedfuzz.fuzzer.dimensions.options import OPTIONS, V2_RUNNER
@@ -30,6 +31,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     OFFLOADING,
     STRUCTURED,
     *CLIENTS,
+    LOOPS,
     IMAGES,
     EC_CONNECTOR,
     ENCODER_DECODER,

@@ -1,4 +1,4 @@
-"""Nouns: the dimensions of clients: sessions, stops, logprobs, pauses, throttling, pooling.
+"""Nouns: the dimensions of clients: sessions, stops, logprobs, sampling, pauses, pooling.
 
 All but pooling are nothing of an engine: a story's requests and events have them.
 """
@@ -28,6 +28,13 @@ from schedfuzz.fuzzer.dimensions.pauses import (
     paused,
     throttled,
 )
+from schedfuzz.fuzzer.dimensions.sampling import (
+    change_wishes,
+    dress_wishes,
+    exchange_wishes,
+    has_wishes,
+    tenants,
+)
 from schedfuzz.fuzzer.dimensions.session_motifs import SESSION_MOTIFS
 from schedfuzz.fuzzer.dimensions.sessions import (
     add_turn,
@@ -55,6 +62,10 @@ CLIENTS: tuple[Dimension, ...] = (
     Dimension(
         "logprobs", 2, unshaped, never, dress_logprobs, (told_in_chunks,),
         (change_logprobs,), has_logprobs,
+    ),
+    Dimension(
+        "sampling", 2, unshaped, never, dress_wishes, (tenants,),
+        (change_wishes, exchange_wishes), has_wishes,
     ),
     Dimension(
         "pauses", 2, unshaped, never, motifs=(paused,), edits=(add_pause,),

@@ -14,6 +14,7 @@ from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.sizing import blocks_for
 from schedfuzz.fuzzer.dimensions.connector_motifs import CONNECTOR_MOTIFS
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
+from schedfuzz.fuzzer.dimensions.groups import KV_GROUPS
 from schedfuzz.fuzzer.draft import Draft
 
 Role = Literal["kv_both", "kv_producer", "kv_consumer"]
@@ -24,10 +25,13 @@ STEPS = (0, 0, 1, 1, 2, 3, 5, 9)
 
 
 def _shape(rng: Random, engine: Engine) -> Engine:
+    if not engine.groups and rng.random() < 0.15:
+        engine = KV_GROUPS.shape(rng, engine)
     policy: Literal["recompute", "fail"] = "recompute" if rng.random() < 0.75 else "fail"
     connector = Connector(
-        role=rng.choice(ROLES), failure_policy=policy, restores_state=rng.random() < 0.4
-    )
+        role=rng.choice(ROLES), failure_policy=policy, single_group=rng.random() < 0.1,
+        restores_state=rng.random() < (0.6 if engine.groups else 0.4),
+    )  # fmt: skip
     return replace(engine, connector=connector)
 
 

@@ -146,7 +146,28 @@ def load_meets_pressure(rng: Random, engine: Engine, number: int, step: int) -> 
     return requests, []
 
 
+def beyond_a_hit(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
+    """A prefix hit ends near a place where hits may end, and the remote side holds a bit more."""
+    size = engine.block_size
+    unit = engine.prefix_match_unit or size
+    hit = unit * rng.randint(1, max(1, min(4 * size, engine.max_model_len - 2) // unit))
+    family = _family(rng)
+    donor = _request(rng, engine, number, step, hit + rng.choice((0, 1, 1, 1, size)), None)
+    donor = replace(donor, prompt=replace(donor.prompt, family=family))
+    longer = clamp(
+        hit + rng.choice((1, unit, size, size + 1, 2 * size)), 1, engine.max_model_len - 1
+    )
+    found = rng.choice((longer, longer - 1, hit + 1, hit + unit, hit, hit // size * size))
+    script = External(
+        clamp(found, 0, longer), rng.random() < 0.6, steps=rng.choice((0, 1, 2)),
+        asks_later=rng.choice((0, 0, 1)),
+    )  # fmt: skip
+    later = step + rng.randint(1, donor.max_tokens + 3)
+    second = _request(rng, engine, number + 1, later, longer, script)
+    return [donor, replace(second, prompt=replace(second.prompt, family=family))], []
+
+
 CONNECTOR_MOTIFS: tuple[Motif, ...] = (
     loads_fill_the_pool, load_behind_a_giant, sent_while_needed, leaves_while_loading,
-    end_of_a_family, load_meets_pressure,
+    end_of_a_family, load_meets_pressure, beyond_a_hit, beyond_a_hit,
 )  # fmt: skip

@@ -10,8 +10,8 @@ from random import Random
 
 from msgspec.structs import replace
 
+from schedfuzz.corpus.fitting import has_group
 from schedfuzz.corpus.parts import Group
-from schedfuzz.corpus.relations import has_group
 from schedfuzz.corpus.scenario import Engine
 from schedfuzz.corpus.sizing import least_blocks
 from schedfuzz.fuzzer.dimensions.dimension import Dimension
@@ -26,7 +26,7 @@ MIXTURES = (
     (FULL, SLIDING), (FULL, SLIDING), (FULL, SLIDING), (FULL, SLIDING, SLIDING),
     (FULL, FULL, SLIDING), (SLIDING,), (SLIDING, SLIDING),
     (FULL, MAMBA), (FULL, MAMBA), (FULL, MAMBA), (FULL, MAMBA, MAMBA), (FULL, FULL, MAMBA),
-    (MAMBA,), (FULL, MAMBA, SLIDING),
+    (MAMBA,), (MAMBA,), (FULL, MAMBA, SLIDING),
 )  # fmt: skip
 
 
@@ -57,9 +57,19 @@ def _unit(rng: Random, engine: Engine) -> int:
     return rng.choice((size, size // 2, size // 4, size // 8, drafts, drafts))
 
 
+def _retention(rng: Random, engine: Engine) -> int | None:
+    """Return a retention interval: mostly the default, else all, or one state in a few blocks."""
+    if rng.random() < 0.6:
+        return 0
+    return None if rng.random() < 0.3 else engine.block_size * rng.choice((1, 2, 2, 3, 4))
+
+
 def _shape(rng: Random, engine: Engine) -> Engine:
     engine = repair_engine(replace(engine, groups=_mixture(rng, engine)))
-    engine = replace(engine, prefix_match_unit=_unit(rng, engine))
+    engine = replace(
+        engine, prefix_match_unit=_unit(rng, engine),
+        prefix_cache_retention_interval=_retention(rng, engine),
+    )  # fmt: skip
     if has_group(engine, "mamba"):
         engine = repair_engine(_for_states(rng, engine))
     return _with_pool(rng, engine)
@@ -74,9 +84,25 @@ def _for_states(rng: Random, engine: Engine) -> Engine:
         budget = size * rng.randint(1, 3) + drafting + rng.choice((0, 0, 3, size - 1))
     if 0 < threshold < size and rng.random() < 0.9:
         threshold = rng.choice((0, size, size + 1, 2 * size))
-    return replace(
+    engine = replace(
         engine, max_num_batched_tokens=budget, long_prefill_token_threshold=threshold,
         prefix_caching=True, chunked_prefill=True,
+    )  # fmt: skip
+    return _with_checkpoints(rng, engine)
+
+
+def _with_checkpoints(rng: Random, engine: Engine) -> Engine:
+    """Return the engine with a backend that saves states on its way, or not; with junctions."""
+    alignment = rng.choice((0, 0, 0, 1, 1, engine.prefix_match_unit, 16))
+    engine = replace(engine, prefill_checkpoint_alignment=alignment)
+    if not engine.prefix_match_unit or rng.random() < 0.5:
+        return replace(engine, mamba_shared_prefix_checkpoint=False)
+    # Only drafters that read ahead have junctions.
+    method = rng.choice(("eagle", "mtp", engine.spec_method))
+    width = engine.num_speculative_tokens or rng.choice((1, 2, 3))
+    return replace(
+        engine, mamba_shared_prefix_checkpoint=True, spec_method=method,
+        num_speculative_tokens=width,
     )  # fmt: skip
 
 
@@ -103,6 +129,14 @@ def change_groups(draft: Draft, rng: Random) -> None:
     draft.engine = _shape(rng, draft.engine)
 
 
+def drop_group(draft: Draft, rng: Random) -> None:
+    """Take a group away: what several have to agree on, one decides alone."""
+    groups = list(draft.engine.groups)
+    if len(groups) > 1:
+        del groups[rng.randrange(len(groups))]
+        draft.engine = replace(draft.engine, groups=tuple(groups))
+
+
 def change_group_window(draft: Draft, rng: Random) -> None:
     """Move a window by a token, a block or to an edge."""
     groups = list(draft.engine.groups)
@@ -121,6 +155,17 @@ def change_unit(draft: Draft, rng: Random) -> None:
     draft.engine = replace(draft.engine, prefix_match_unit=_unit(rng, draft.engine))
 
 
+def change_retention(draft: Draft, rng: Random) -> None:
+    """Keep more or fewer states of what was computed."""
+    interval = _retention(rng, draft.engine)
+    draft.engine = replace(draft.engine, prefix_cache_retention_interval=interval)
+
+
+def change_checkpoints(draft: Draft, rng: Random) -> None:
+    """Let the states of a chunk be saved otherwise."""
+    draft.engine = _with_checkpoints(rng, draft.engine)
+
+
 def change_shared_pool(draft: Draft, rng: Random) -> None:
     """Give the groups another pool."""
     draft.engine = _with_pool(rng, draft.engine)
@@ -128,5 +173,6 @@ def change_shared_pool(draft: Draft, rng: Random) -> None:
 
 KV_GROUPS = Dimension(
     "KV groups", 10, _shape, lambda engine: bool(engine.groups), motifs=GROUP_MOTIFS,
-    edits=(change_groups, change_group_window, change_unit, change_shared_pool),
+    edits=(change_groups, change_group_window, drop_group, change_unit, change_shared_pool,
+           change_retention, change_checkpoints),
 )  # fmt: skip

@@ -132,4 +132,25 @@ def outgrown(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
     return requests, []
 
 
-STORIES: tuple[Motif, ...] = (again, narrow, shared, lookalike, crowd, interrupted, outgrown)
+def misnamed(rng: Random, engine: Engine, number: int, step: int) -> Fragment:
+    """A client gives one name to pictures of two lengths, in one prompt or in two."""
+    name, (item, other) = rng.randrange(2), rng.sample(range(GALLERY), 2)
+    if rng.random() < 0.5:
+        readers = [_reader(rng, engine, number, step, [item, other])]
+    else:
+        later = step + rng.choice((0, 0, 1, 3, 8))
+        readers = [
+            _reader(rng, engine, number, step, [item]),
+            _reader(rng, engine, number + 1, later, [other]),
+        ]
+    named = [
+        replace(reader, images=tuple(replace(image, name=name) for image in reader.images))
+        for reader in readers
+    ]
+    bystander = _reader(rng, engine, number + len(named), step + rng.randint(0, 3), [item])
+    return [*named, bystander], []
+
+
+STORIES: tuple[Motif, ...] = (
+    again, narrow, shared, lookalike, crowd, interrupted, outgrown, misnamed,
+)  # fmt: skip

@@ -62,6 +62,15 @@ def _put(draft: Draft, index: int, at: int, image: Image) -> None:
     draft.requests[index] = replace(request, images=images)
 
 
+def name_image(draft: Draft, rng: Random) -> None:
+    """Give a picture a name that another one may have too, or none."""
+    index, request = draft.pick(rng)
+    if request.images:
+        at = rng.randrange(len(request.images))
+        name = rng.randrange(2) if rng.random() < 0.6 else None
+        _put(draft, index, at, replace(request.images[at], name=name))
+
+
 def repeat_image(draft: Draft, rng: Random) -> None:
     """Let a request show one of its pictures again."""
     index, request = draft.pick(rng)
@@ -86,5 +95,5 @@ def cache_to_edge(draft: Draft, rng: Random) -> None:
 IMAGES = Dimension(
     "images", 6, encoder_shape,
     lambda engine: engine.encoder_cache_size > 0 and engine.model == "autoregressive",
-    dress, STORIES, (move_image, change_image, repeat_image, cache_to_edge),
+    dress, STORIES, (move_image, change_image, repeat_image, cache_to_edge, name_image),
 )  # fmt: skip

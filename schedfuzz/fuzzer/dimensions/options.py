@@ -30,6 +30,11 @@ def _budget_shape(rng: Random, engine: Engine) -> Engine:
     return replace(engine, max_num_scheduled_tokens=least + rng.choice((0, 0, 1, 4, 16)))
 
 
+def _fewer_active(rng: Random, engine: Engine) -> Engine:
+    seats = max(2, engine.max_num_seqs)
+    return replace(engine, max_num_seqs=seats, max_num_active_seqs=rng.randint(1, seats - 1))
+
+
 def _v2(rng: Random, engine: Engine) -> Engine:
     return replace(engine, model_runner="v2", spec_method=rng.choice(V2_METHODS))
 
@@ -42,5 +47,6 @@ OPTIONS: tuple[Dimension, ...] = (
             long_prefill_token_threshold=(4, 16, 24)),
     Dimension("scheduled-token budget", 1, _budget_shape,
               lambda engine: engine.max_num_scheduled_tokens > 0),
+    Dimension("active seats", 1, _fewer_active, lambda engine: engine.max_num_active_seqs > 0),
 )  # fmt: skip
 V2_RUNNER = Dimension("V2 runner", 6, _v2, lambda engine: engine.model_runner == "v2")

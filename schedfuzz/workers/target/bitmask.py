@@ -7,7 +7,7 @@ request after request.
 from typing import Any, NamedTuple
 
 from schedfuzz.corpus.rules import violation
-from schedfuzz.corpus.tokens import Say, first_allowed
+from schedfuzz.corpus.sampling import EVERYTHING
 from schedfuzz.workers.target.faults import BrokenRule
 from schedfuzz.workers.target.rows import Row
 
@@ -24,15 +24,10 @@ class Rows(NamedTuple):
     masks: dict[int, list[int]]
     acceptable: dict[int, int]
 
-    def say(self, row: Row) -> Say:
-        """Return how the model speaks in a row's window under the masks."""
-        say, masks = row.state.say, self.masks.get(row.state.number)
-        if masks is None:
-            return say
-        first = row.end - len(row.drafts) - 1
-        return lambda digest, position: first_allowed(
-            masks[position - first], say(digest, position)
-        )
+    def mask(self, row: Row, position: int) -> int:
+        """Return the tokens that may follow a position of a row's window."""
+        masks = self.masks.get(row.state.number)
+        return EVERYTHING if masks is None else masks[position - row.newest]
 
 
 NO_ROWS = Rows({}, {})

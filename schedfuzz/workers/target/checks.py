@@ -102,6 +102,15 @@ def blocks(runner: "SimulatedRunner", output: Any) -> None:
         targets.add(target)
 
 
+def zeroed(runner: "SimulatedRunner", rows: list[Row]) -> None:
+    """Check that no block holds bytes of a state when a row's attention fills a part of it."""
+    for row in rows if runner.kv.zeroes else ():
+        block = runner.kv.half_filled(row)
+        if block is not None:
+            detail = f"block {block} held a recurrent state and is filled up to {row.end} unzeroed"
+            fail(runner, "block-zeroed", detail, row.state)
+
+
 def common_prefix(runner: "SimulatedRunner", output: Any, rows: list[Row]) -> None:
     """Check the blocks that a step's requests are said to share.
 

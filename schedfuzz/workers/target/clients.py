@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from schedfuzz.corpus.outputs import Spoken, conversation, turn_tokens, turn_views
+from schedfuzz.corpus.outputs import Spoken, conversation, loops, turn_tokens, turn_views
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
 from schedfuzz.corpus.tokens import STOP, extend_digests, prompt_tokens, seed_of
 from schedfuzz.corpus.trace import Violation
-from schedfuzz.workers.target.logprobs import rows_of
+from schedfuzz.workers.target.logprobs import Teller, rows_of
 
+NATURAL = ("stop", "length", "repetition")
 Broken = tuple[str, str]  # a rule and what broke it
 
 
@@ -53,7 +54,7 @@ class Client:
             self.spoken = conversation(request, engine.max_model_len)
         self.turn = 0
         self.got: list[int] = []
-        self.prompt_rows = 0
+        self.teller: Teller | None = None
         self.left = False
 
     def take(self, item: Any) -> Broken | None:
@@ -72,6 +73,7 @@ class Client:
             broken = broken or self._finish(str(item.finish_reason), item)
             self.turn += 1
             self.got = []
+            self.teller = None
         return broken
 
     def _turn(self, item: Any) -> Broken | None:
@@ -82,7 +84,7 @@ class Client:
             if one != other:
                 detail = f"turn {self.turn} differs from its own continuation at token {index}"
                 return "output", detail
-        ended = str(item.finish_reason) in ("stop", "length")
+        ended = str(item.finish_reason) in NATURAL
         if len(got) > len(want) or (ended and len(got) < len(want)):
             return "turn-length", f"turn {self.turn} got {len(got)} tokens, not {len(want)}"
         return None
@@ -98,22 +100,23 @@ class Client:
         rows = rows_of(found.logprob_token_ids, found.logprobs)
         if len(rows) != len(tokens):
             return "logprobs", f"{len(rows)} rows for {len(tokens)} tokens from token {first}"
-        start = self._prompt_length()
-        if start is None:
+        prompt = self._prompt()
+        if prompt is None:
             return None
-        want = [(token, start + first + index) for index, token in enumerate(tokens)]
-        if rows != want:
-            return "logprobs", f"rows {rows} for {want} (token, position)"
+        self.teller = self.teller or Teller(view, prompt)
+        for index, (row, want) in enumerate(zip(rows, self.teller.tell(tokens), strict=True)):
+            if not row.is_like(want):
+                return "logprobs", f"token {first + index} has the row ({row}), not ({want})"
         return None
 
-    def _prompt_length(self) -> int | None:
-        """Return the length of the turn's prompt, None beyond max_model_len."""
+    def _prompt(self) -> list[int] | None:
+        """Return the turn's prompt, None beyond max_model_len."""
         if not self.spoken:
-            return self.request.prompt.length
-        return len(self.spoken[self.turn].prompt) if self.turn < len(self.spoken) else None
+            return prompt_tokens(self.request)
+        return self.spoken[self.turn].prompt if self.turn < len(self.spoken) else None
 
     def _prompt_logprobs(self, view: Request, item: Any, first: int) -> Broken | None:
-        found, length = item.new_prompt_logprobs_tensors, self.request.prompt.length
+        found = item.new_prompt_logprobs_tensors
         if found is None:
             missing = bool(item.new_token_ids) and not first
             return ("prompt-logprobs", "the first output came without them") if missing else None
@@ -121,22 +124,34 @@ class Client:
             return "prompt-logprobs", "nobody asked for them"
         if first:
             return "prompt-logprobs", f"they came with token {first}"
-        tokens = prompt_tokens(self.request)
-        want = [(tokens[position], position) for position in range(1, length)]
+        want = Teller(view, prompt_tokens(self.request)).tell_prompt()
         rows = rows_of(found.logprob_token_ids, found.logprobs)
-        if rows != want:
-            wrong = [position for position, row in enumerate(want, 1) if row not in rows]
-            return "prompt-logprobs", f"{len(rows)} rows; no row for positions {wrong[:8]}"
+        if len(rows) != len(want):
+            return "prompt-logprobs", f"{len(rows)} rows for {len(want)} tokens after the first"
+        pairs = enumerate(zip(rows, want, strict=True), 1)
+        wrong = [(at, row, other) for at, (row, other) in pairs if not row.is_like(other)]
+        if wrong:
+            at, row, other = wrong[0]
+            detail = f"{len(wrong)} are not its own; position {at} has ({row}), not ({other})"
+            return "prompt-logprobs", detail
         return None
 
     def _finish(self, reason: str, item: Any) -> Broken | None:
         if self.engine.model == "pooling":
             return self._pooled(reason, item)
-        if reason in ("stop", "length") and self.request.structured is None:
-            want = "stop" if self.got and self.got[-1] == STOP else "length"
+        if reason in NATURAL and self.request.structured is None:
+            want = "stop" if self.got and self.got[-1] == STOP else self._spent()
             if reason != want:
                 return "finish-reason", f"turn {self.turn} ended by {reason}, not {want}"
         return None
+
+    def _spent(self) -> str:
+        """Return why a turn without a stop token ends: it goes round in circles, or all is said."""
+        view = self.views[min(self.turn, len(self.views) - 1)]
+        prompt = self._prompt()
+        room = 0 if prompt is None else self.engine.max_model_len - len(prompt)
+        short = len(self.got) < min(view.max_tokens, room)
+        return "repetition" if short and loops(view, self.got) else "length"
 
     def _pooled(self, reason: str, item: Any) -> Broken | None:
         if reason != "stop":

@@ -45,8 +45,11 @@ class _Memory:
         self.start = 0
 
 
-class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):
-    """Follows each request's script, which comes as its `kv_transfer_params`."""
+class SingleGroupConnector(KVConnectorBase_V1):
+    """Follows each request's script, which comes as its `kv_transfer_params`.
+
+    It is made as connectors were before there were KV groups.
+    """
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
@@ -106,9 +109,10 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):
         self._processed += 1
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
-        return self.request_finished_all_groups(request, (block_ids,))
+        return self.finished(request, (block_ids,))
 
-    def request_finished_all_groups(self, request: Any, block_ids: Tables) -> tuple[bool, None]:
+    def finished(self, request: Any, block_ids: Tables) -> tuple[bool, None]:
+        """Take over the blocks of a request that ended; return whether they are kept."""
         script = request.kv_transfer_params or {}
         kept = request.status.name in NATURAL_ENDS and script.get("send_steps", 0) > 0
         tables = tuple(list(table) for table in block_ids)
@@ -130,3 +134,10 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):
 
     def wait_for_save(self) -> None:
         raise NotImplementedError
+
+
+class ScriptedConnector(SingleGroupConnector, SupportsHMA):
+    """The same for every KV group."""
+
+    def request_finished_all_groups(self, request: Any, block_ids: Tables) -> tuple[bool, None]:
+        return self.finished(request, block_ids)

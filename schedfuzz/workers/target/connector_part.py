@@ -8,6 +8,7 @@ load; it writes spoilt KV and yields POISON tokens.
 from typing import Any
 
 from schedfuzz.corpus.tokens import POISON
+from schedfuzz.workers.target import checks
 from schedfuzz.workers.target.handoffs import Handoffs
 from schedfuzz.workers.target.loads import SPOILT, Loads
 from schedfuzz.workers.target.part import Part
@@ -15,7 +16,7 @@ from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.runner import SimulatedRunner
 from schedfuzz.workers.target.seam_connector import reports_failures
 from schedfuzz.workers.target.state import State
-from schedfuzz.workers.target.transfers import Contents, slots
+from schedfuzz.workers.target.transfers import Contents, Load, slots
 
 
 class ConnectorPart(Part):
@@ -41,10 +42,21 @@ class ConnectorPart(Part):
         self.processed = orders.processed
         for handoff in orders.handoffs:
             self.handoffs.take(handoff, self.clock)
+        self._check_announced(output, orders.loads)
         for load in orders.loads:
             self.loads.start(load, self.clock, self.used[self.processed :])
         self.loads.check_zeroing(set(getattr(output, "new_block_ids_to_zero", None) or ()))
         self.used.append(set())
+
+    def _check_announced(self, output: Any, loads: list[Load]) -> None:
+        """Check that a step whose forward needs what it loads says so: else it loads afterwards.
+
+        Releases before 0.29 say nothing and always load before.
+        """
+        needed = next((load.request for load in loads if not load.is_async), None)
+        if needed is not None and not getattr(output, "has_sync_kv_loads", True):
+            detail = "its KV is loaded within a step that is said to load none"
+            checks.blame(self.runner, "load-announced", detail, int(needed))
 
     def attend(self, state: State, start: int, end: int) -> None:
         self.known.states[str(state.number)] = state

@@ -21,14 +21,8 @@ import msgspec
 from schedfuzz.corpus.codec import decode
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.workers.target.faults import Hang
-from schedfuzz.workers.target.main import (
-    CurrentJob,
-    die_with_parent,
-    limit_address_space,
-    limited,
-    raise_hang,
-    take_output,
-)
+from schedfuzz.workers.target.main import die_with_parent, raise_hang, take_output
+from schedfuzz.workers.target.serving import CurrentJob, limit_address_space, limited
 
 SCHEDULER = Path("vllm", "v1", "core")
 SAVE_SECONDS = 2.0

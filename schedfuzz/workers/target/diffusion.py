@@ -83,4 +83,4 @@ class DiffusionRunner(V2Runner):
             state.next_drafts = self._converged(state, length) if ready else [0] * length
 
     def _converged(self, state: State, length: int) -> list[int]:
-        return spoken_on(state.say, state.digests[-1], state.known - 1, length)
+        return spoken_on(state.sampler.next, state.digests[-1], state.known - 1, length)

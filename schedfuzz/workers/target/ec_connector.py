@@ -31,6 +31,9 @@ class ScriptedECConnector(ECConnectorBase):
     def update_state_after_alloc(self, request: Any, index: int) -> None:
         self.source.take(request.request_id, index)
 
+    def update_state_after_free(self, request: Any, index: int) -> None:
+        self.source.give_up(request.request_id, index)
+
     def build_connector_meta(self, scheduler_output: Any) -> ECConnectorMetadata:
         return Loads(self.source.loads(scheduler_output.free_encoder_mm_hashes))
 

@@ -21,6 +21,7 @@ class Source:
         self.due: dict[str, int] = {}
         self.local: set[str] = set()  # in the encoder cache as far as the connector was told
         self.taken: dict[str, int] = {}
+        self.holders: set[tuple[str, str]] = set()  # (request, picture) as the connector was told
 
     def arrived(self, name: str) -> bool:
         """Return whether a picture's embeddings are with the connector."""
@@ -45,6 +46,11 @@ class Source:
         if self.arrived(name):
             self.taken[name] = image.length
         self.local.add(name)
+        self.holders.add((req_id, name))
+
+    def give_up(self, req_id: str, index: int) -> None:
+        """Say that a request needs its picture no more."""
+        self.holders.discard((req_id, identifier(self.runner.requests[req_id].images[index])))
 
     def loads(self, freed: list[str]) -> dict[str, int]:
         """Return what this step loads (picture -> encoder tokens), after what it frees."""

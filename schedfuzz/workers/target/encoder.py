@@ -15,7 +15,7 @@ from schedfuzz.workers.target.cross import CrossKV
 from schedfuzz.workers.target.ec_source import Source
 from schedfuzz.workers.target.part import Part
 from schedfuzz.workers.target.runner import SimulatedRunner
-from schedfuzz.workers.target.seam_encoder import identifier, install
+from schedfuzz.workers.target.seam_encoder import identifier, install, tells_of_frees
 from schedfuzz.workers.target.state import State
 
 
@@ -78,7 +78,7 @@ class Encoder(Part):
 
     def settled(self) -> None:
         if self.doubt is None:
-            self.doubt = self.wrong_count() or self.dropped()
+            self.doubt = self.wrong_count() or self.dropped() or self.untold()
 
     def wrong_count(self) -> Violation | None:
         """Return that a count of free slots left its bounds."""
@@ -107,12 +107,38 @@ class Encoder(Part):
                     return violation("encoder-held", detail, self.runner.step, number, "running")
         return None
 
+    def untold(self) -> Violation | None:
+        """Return that the EC connector was not told what a running request gave up.
+
+        Preemption gives up all without a word.
+        """
+        if self.source is None or not tells_of_frees():
+            return None
+        running = {r.request_id for r in self.scheduler.running if not r.num_preemptions}
+        for req_id, name in sorted(self.source.holders):
+            if req_id in running and not self.books.holds(req_id, name):
+                detail = f"it holds {name} no more, of which the connector was told nothing"
+                return violation("ec-freed", detail, self.runner.step, int(req_id), "running")
+        return None
+
     def holds_back(self, request: Any) -> bool:
         """Return whether a picture may have to wait: for its encoder, or for an undivided share."""
         if not request.mm_features:
             return False
         busy = self.engine.disable_chunked_mm_input or self.runner.output.scheduled_encoder_inputs
         return bool(busy) or self.books.free()[-1] < self.engine.encoder_cache_size
+
+    def may_fail(self, number: int) -> bool:
+        """Return whether a picture of the request has a name that another picture has too.
+
+        Releases from 0.31 on answer a name that was used for another length with an error.
+        """
+        images = [i for request in self.runner.requests.values() for i in request.images]
+        mine = self.runner.requests[str(number)].images
+        return any(
+            i.name is not None and any(i.name == j.name and i.length != j.length for j in images)
+            for i in mine
+        )
 
     def awaited(self) -> bool:
         return self.source is not None and self.source.awaited()

@@ -14,7 +14,9 @@ import msgspec
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.tokens import prompt_tokens
 from schedfuzz.workers.target.model import model_dir
+from schedfuzz.workers.target.parsing import parse_once
 from schedfuzz.workers.target.seam import Arguments, Rejected, Unsupported
+from schedfuzz.workers.target.seam_asks import Spelled
 from schedfuzz.workers.target.seams import SEAMS
 
 CACHED_CONFIGS = 512
@@ -27,6 +29,7 @@ def quiet() -> None:
     for name in ("dump_engine_exception", "freeze_gc_heap", "maybe_attach_gc_debug_callback"):
         if hasattr(core, name):
             setattr(core, name, lambda *args, **kwargs: None)
+    parse_once()
 
 
 def vllm_config(engine: Engine) -> Any:
@@ -85,7 +88,9 @@ def _parameters(cls: Any) -> frozenset[str]:
 def _sampling(items: tuple[tuple[str, Any], ...]) -> Any:
     from vllm import SamplingParams
 
-    return SamplingParams(temperature=0.0, ignore_eos=True, **dict(items))
+    params = SamplingParams(temperature=0.0, ignore_eos=True, **dict(items))
+    params.update_from_tokenizer(Spelled())
+    return params
 
 
 def sampling_params(arguments: Arguments) -> Any:

@@ -12,6 +12,7 @@ from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, DraftTokenIds
 
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target import engine as seams
+from schedfuzz.workers.target.checkpoints import placing
 from schedfuzz.workers.target.seam_pooling import TASK
 from schedfuzz.workers.target.specs import group_order, kv_specs
 
@@ -52,7 +53,15 @@ class SimulatedExecutor(Executor):
 
     def initialize_from_config(self, kv_cache_configs: list[Any]) -> None:
         order = group_order(self.scenario_engine, kv_cache_configs[0].kv_cache_groups)
-        self.drive.runner.kv.arrange(order)
+        kv = self.drive.runner.kv
+        kv.arrange(order)
+        kv.zeroes = bool(kv_cache_configs[0].needs_kv_cache_zeroing)
+        engine = self.scenario_engine
+        alignment = engine.prefill_checkpoint_alignment
+        for _, group in kv.recurrent if alignment else ():
+            group.place = placing(
+                self.vllm_config, kv_cache_configs[0], alignment, engine.block_size
+            )
 
     def compile_or_warm_up_model(self) -> None:
         pass

@@ -18,7 +18,8 @@ from typing import Any
 INSTRUMENTED = ("vllm.v1.core", "vllm.v1.request")
 TRANSFORMED = (
     *INSTRUMENTED, "vllm.v1.engine.core", "vllm.v1.structured_output",
-    "vllm.distributed.kv_transfer.kv_connector.v1.offloading",
+    "vllm.distributed.kv_transfer.kv_connector.v1.offloading", "vllm.v1.worker", "vllm.v1.sample",
+    "vllm.v1.spec_decode",
 )  # fmt: skip
 MAX_SITES = 8192
 MAP_NAME = "__schedfuzz_map__"
@@ -139,7 +140,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the scheduler's modules as usual and loads them through the instrumenting loader."""
+    """Finds the engine's modules as usual and loads them through the instrumenting loader."""
 
     def __init__(self, coverage: CoverageMap | None, transform: Transform | None) -> None:
         self.coverage = coverage
@@ -148,7 +149,8 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if not _within(name, TRANSFORMED):
+        # The others keep their cached bytecode where no transform looks at them.
+        if not _within(name, INSTRUMENTED if self.transform is None else TRANSFORMED):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):

@@ -22,6 +22,7 @@ class KVCache:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.zeroes = False  # whether the release says that new blocks need zeroing
         groups = len(engine.groups) or 1
         self.arrange(range(groups + (engine.model == "encoder-decoder")))
 
@@ -79,6 +80,19 @@ class KVCache:
     def empty(self, block_id: int) -> bool:
         """Return whether no group has written a block."""
         return all(group.content(block_id) is None for group in self.groups)
+
+    def half_filled(self, row: Row) -> int | None:
+        """Return a block that a row starts to fill in part while a recurrent state stands in it.
+
+        Attention reads whole blocks and masks afterwards: bytes of a state may be no numbers.
+        """
+        index = (row.end - 1) // self.engine.block_size
+        for at, _ in self.attention if row.end % self.engine.block_size else ():
+            table = row.state.tables[at]
+            block = table[index] if index < len(table) else 0
+            if any(states.content(block) is not None for _, states in self.recurrent):
+                return block
+        return None
 
     def uncovered(self, tables: list[list[int]], start: int, end: int, drafts: int = 0) -> str:
         """Return what is wrong with tables for queries at start..end-1, "" for nothing."""

@@ -1,20 +1,24 @@
-"""Nouns: logprobs, prompt logprobs, row.
+"""Nouns: logprobs, prompt logprobs, teller.
 
-The simulated model's logprobs say where they belong: a row's first token is the token it is for and
-its value is minus that token's position. So a client can tell rows that were cut at the wrong place
-or taken from another request.
+A logprob says for which token and position it was computed (`corpus.sampling`), on either runner.
+So a client can tell rows that were cut at the wrong place, taken from another request or never
+filled in.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from schedfuzz.corpus.sampling import Row, Sampler
+from schedfuzz.corpus.scenario import Request
+from schedfuzz.corpus.tokens import contents, extend_digests, seed_of
 from schedfuzz.workers.target.part import Part
+from schedfuzz.workers.target.rows import Row as Share
 from schedfuzz.workers.target.state import State
 
 if TYPE_CHECKING:
     from schedfuzz.workers.target.runner import SimulatedRunner
 
-Row = tuple[int, int]  # a token and its position
-NO_ROW: Row = (0, -1)  # what stands where nothing was asked for
+NO_ROW = Row(0, 1.0, 0, 1.0)  # what stands where nothing was asked for: no logprob is positive
 
 
 def lists(rows: list[Row], starts: list[int] | None) -> Any:
@@ -32,18 +36,47 @@ def tensors(rows: list[Row]) -> Any:
 
 
 def _columns(rows: list[Row]) -> tuple[Any, Any, Any]:
-    """Return token ids, logprobs and ranks: of each row's own token and of one other."""
+    """Return token ids, logprobs and ranks: of each row's own token and of the likeliest one."""
     import torch
 
-    ids = torch.tensor([[token, 0] for token, _ in rows], dtype=torch.int32).reshape(-1, 2)
-    values = torch.tensor([[-position, -1e6] for _, position in rows], dtype=torch.float32)
-    return ids, values.reshape(-1, 2), torch.zeros(len(rows), dtype=torch.int32)
+    ids = torch.tensor([(row.token, row.likeliest) for row in rows], dtype=torch.int32)
+    values = torch.tensor([(row.logprob, row.most) for row in rows], dtype=torch.float32)
+    ranks = torch.zeros(len(rows), dtype=torch.int32)
+    return ids.reshape(-1, 2), values.reshape(-1, 2), ranks
 
 
 def rows_of(ids: Any, values: Any) -> list[Row]:
     """Return the rows that arrays or tensors hold."""
-    firsts = zip(ids[:, 0].tolist(), values[:, 0].tolist(), strict=True)
-    return [(int(token), round(-value)) for token, value in firsts]
+    pairs = zip(ids[:, :2].tolist(), values[:, :2].tolist(), strict=True)
+    return [Row(token, own, likeliest, most) for (token, likeliest), (own, most) in pairs]
+
+
+class Teller:
+    """Knows the rows of one turn of a request, whose output follows the tokens `prompt`."""
+
+    def __init__(self, request: Request, prompt: list[int]) -> None:
+        self._prompt = prompt
+        self._sampler = Sampler(request, prompt)
+        self._seed = seed_of(request.lora)
+        self._digests: list[int] = []
+        extend_digests(self._digests, contents(request, prompt), self._seed)
+
+    def tell(self, tokens: Iterable[int]) -> list[Row]:
+        """Return the rows of the output's next tokens."""
+        rows = []
+        for token in tokens:
+            position = len(self._digests) - 1
+            mask = self._sampler.mask(position)
+            rows.append(self._sampler.row(token, self._digests[-1], position, mask))
+            extend_digests(self._digests, [token], self._seed)
+        return rows
+
+    def tell_prompt(self) -> list[Row]:
+        """Return the rows of the prompt's tokens but the first."""
+        return [
+            self._sampler.row(token, self._digests[position], position)
+            for position, token in enumerate(self._prompt[1:])
+        ]
 
 
 class Logprobs(Part):
@@ -54,21 +87,26 @@ class Logprobs(Part):
 
     def end(self, output: Any, samples: dict[str, list[int]]) -> dict[str, Any]:
         """Return a row for each token of the batch if one of its requests asked for logprobs."""
-        states = self.runner.states
-        if not any(states[req_id].request.logprobs for req_id in samples):
+        if not any(row.state.request.logprobs for row in self.runner.rows):
             return {}
-        drafts = output.scheduled_spec_decode_tokens
         rows: list[Row] = []
         starts = [0]
-        for req_id, tokens in samples.items():
-            first = states[req_id].known - len(tokens)
-            more = [(token, first + index) for index, token in enumerate(tokens)]
+        for row, tokens in zip(self.runner.rows, samples.values(), strict=True):
+            more = self._told(row, tokens)
             least = 1
             if self.runner.engine.model_runner == "v2":  # a row per verified token, kept or not
-                least += len(drafts.get(req_id, ()))
+                least += len(row.drafts)
             rows += more + [NO_ROW] * (least - len(more))
             starts.append(len(rows))
+        drafts = output.scheduled_spec_decode_tokens
         return {"logprobs": lists(rows, starts if drafts else None)}
+
+    def _told(self, row: Share, tokens: list[int]) -> list[Row]:
+        state, masks = row.state, self.runner.grammar_rows
+        return [
+            state.sampler.row(token, state.digests[at], at, masks.mask(row, at))
+            for at, token in enumerate(tokens, row.newest)
+        ]
 
 
 class PromptLogprobs(Part):
@@ -99,7 +137,8 @@ class PromptLogprobs(Part):
         if rows is None:
             return
         for position in range(start + 1, min(end + 1, len(state.prompt))):
-            rows[position - 1] = (state.prompt[position], position)
+            at = position - 1
+            rows[at] = state.sampler.row(state.prompt[position], state.digests[at], at)
         if end >= len(state.prompt):
             self.complete[req_id] = tensors(self.gathering.pop(req_id))
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from schedfuzz.corpus.events import ResetPrefixCache
-from schedfuzz.corpus.relations import has_group
+from schedfuzz.corpus.fitting import has_group
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Request, Scenario
 from schedfuzz.corpus.sizing import blocks_for_all
@@ -66,7 +66,9 @@ class Progress:
         engine = self.engine
         # A session between two turns keeps its seat.
         parked = getattr(self.scheduler, "num_waiting_for_streaming_input", 0)
-        if len(self.scheduler.running) + parked >= engine.max_num_seqs:
+        if len(self.scheduler.running) + parked >= (
+            engine.max_num_active_seqs or engine.max_num_seqs
+        ):
             return False
         if getattr(head, "num_stale_output_tokens", 0) > 0:
             return False

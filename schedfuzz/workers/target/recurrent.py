@@ -9,6 +9,7 @@ digest. Source: vLLM's `v1/worker/mamba_utils.py`, both generations.
 
 from collections.abc import Callable
 
+from schedfuzz.workers.target.checkpoints import Place
 from schedfuzz.workers.target.rows import Row
 from schedfuzz.workers.target.shadow import EMPTY
 
@@ -39,6 +40,7 @@ class RecurrentKV:
         self.block_size = block_size
         self.num_blocks = num_blocks
         self.taken = taken
+        self.place: Place = lambda row: None
         self._states: dict[int, int] = {}
         self._read: dict[int, int] = {}
 
@@ -73,11 +75,15 @@ class RecurrentKV:
             self._read[row.state.number] = self._at(table, at) if row.start else EMPTY
 
     def compute(self, table: list[int], row: Row) -> None:
-        """Store the state after a row's last known token, and after each of its drafts."""
+        """Store the state after a row's last known token, after each of its drafts, and its
+        checkpoint."""
         newest = row.end - len(row.drafts)
         target = target_column(row, self.block_size)
         for index in range(len(row.drafts) + 1):
             self._keep(table[target + index], row.digests[newest + index - 1])
+        checkpoint = self.place(row)
+        if checkpoint is not None and table[checkpoint[1]]:
+            self._keep(table[checkpoint[1]], row.digests[checkpoint[0] - 1])
 
     def mismatch(self, table: list[int], row: Row) -> str:
         """Return whether a row started from the wrong state, "" if it did not."""

@@ -17,3 +17,8 @@ class Row(NamedTuple):
     digests: list[int]
     drafts: list[int]
     samples: bool
+
+    @property
+    def newest(self) -> int:
+        """Return the position of the newest token, the last one that is no draft."""
+        return self.end - len(self.drafts) - 1

@@ -87,6 +87,7 @@ class SimulatedRunner:
         checks.totals(self, output)
         rows = [self._row(req_id, tokens, output) for req_id, tokens in shares.items()]
         checks.common_prefix(self, output, rows)
+        checks.zeroed(self, rows)
         self.kv.compute(rows)
         # Attention runs after all KV of the step is written: a request may hit a prefix that
         # another one computes in the same step.
@@ -120,7 +121,7 @@ class SimulatedRunner:
         """Take over what a row sampled."""
         raise NotImplementedError
 
-    def _drafter_has_room(self, rows: list[Row], width: int) -> bool:
+    def _drafter_has_room(self, rows: list[Row]) -> bool:
         """Return whether drafts are proposed at all; if not, the whole batch gets zeros."""
         raise NotImplementedError
 
@@ -183,34 +184,32 @@ class SimulatedRunner:
 
     def _verified(self, row: Row) -> list[int]:
         """Return what greedy verification yields: drafts while they are right, and one token."""
-        position = row.end - len(row.drafts) - 1
-        say = self.grammar_rows.say(row)
-        tokens = [say(row.digests[position], position)]
-        for proposed in row.drafts[: self.grammar_rows.acceptable.get(row.state.number)]:
-            if proposed != tokens[-1]:
+        state = row.state
+        drafts = row.drafts[: self.grammar_rows.acceptable.get(state.number)]
+        outputs = list(state.outputs)
+        for position, proposed in enumerate((*drafts, None), row.newest):
+            mask = self.grammar_rows.mask(row, position)
+            outputs.append(state.sampler.choose(row.digests[position], position, outputs, mask))
+            if proposed != outputs[-1]:
                 break
-            position += 1
-            tokens.append(say(row.digests[position], position))
-        return tokens
+        return outputs[len(state.outputs) :]
 
     def _draft(self, rows: list[Row], output: Any) -> None:
         width = self._width(output)
-        if not width:
-            for row in rows:
-                row.state.next_drafts = []
-            return
         if self.engine.spec_method == "ngram":
             for row in rows:
                 row.state.next_drafts = self._looked_up(row, width)
             return
-        room = self._drafter_has_room(rows, width)
+        if not self._drafter_has_room(rows):
+            width = self.engine.num_speculative_tokens
+            for row in rows:
+                row.state.next_drafts = [0] * width
+            return
         for row in rows:
             state = row.state
-            if row.samples and room:
+            if row.samples and width:
                 checks.lookahead(self, state)
-                position = state.known - 1
-                accept = state.request.accept
-                state.next_drafts = draft(state.guess, state.digests[-1], position, accept, width)
+                state.next_drafts = self._guessed(state, width)
             else:
                 state.next_drafts = [0] * width
 
@@ -226,8 +225,14 @@ class SimulatedRunner:
         count = min(count, self.engine.max_model_len - state.known)
         if not row.samples or count <= 0:
             return []
-        accept = state.request.accept
-        return draft(state.guess, state.digests[-1], position, accept, count)
+        return self._guessed(state, count)
+
+    def _guessed(self, state: State, count: int) -> list[int]:
+        """Return `count` drafts, as far right as the request's script says."""
+        return draft(
+            state.sampler.next, state.digests[-1], state.known - 1, state.request.accept, count,
+            state.outputs,
+        )  # fmt: skip
 
     def _width(self, output: Any) -> int:
         """Return how many drafts a request is to get for its next step."""

@@ -105,14 +105,16 @@ class V1Runner(SimulatedRunner):
         state.prev_drafts, state.prev_start = len(row.drafts), row.start
         state.prev_valid = len(tokens)
 
-    def _drafter_has_room(self, rows: list[Row], width: int) -> bool:
-        """Return whether all rows, as far as the scheduler sees them, leave room for the drafts.
+    def _drafter_has_room(self, rows: list[Row]) -> bool:
+        """Return whether all rows, as far as the scheduler sees them, leave room for all drafts.
 
-        Async, that is before the previous step's rejected drafts are taken off.
+        Async, that is before the previous step's rejected drafts are taken off. A width that
+        follows the batch's size does not count, nor in the zeros that are proposed instead.
         Source: `_input_fits_in_drafter`.
         """
         ends = [row.state.computed + row.end - row.start for row in rows]
-        return max(ends, default=0) + width <= self.engine.max_model_len
+        queried = self.engine.num_speculative_tokens + (self.engine.spec_method == "dflash")
+        return max(ends, default=0) + queried <= self.engine.max_model_len
 
     def proposals(self) -> tuple[list[str], list[list[int]]] | None:
         """Return the real drafts; async, they are only copied from the device for grammars."""

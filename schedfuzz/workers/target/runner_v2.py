@@ -87,7 +87,7 @@ class V2Runner(SimulatedRunner):
         rejected = len(row.drafts) + 1 - len(tokens) if row.samples else 0
         row.state.own = row.end - rejected
 
-    def _drafter_has_room(self, rows: list[Row], width: int) -> bool:
+    def _drafter_has_room(self, rows: list[Row]) -> bool:
         """Return True: this generation's drafters keep to the limit position by position."""
         return True
 

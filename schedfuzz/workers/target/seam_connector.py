@@ -37,7 +37,8 @@ def _transfer(engine: Engine) -> Arguments:
         values["kv_connector"] = "OffloadingConnector"
         values["kv_connector_extra_config"] = {"cpu_bytes_to_use": _host_bytes(engine)}
     else:
-        values["kv_connector"] = "ScriptedConnector"
+        single = connector.single_group
+        values["kv_connector"] = "SingleGroupConnector" if single else "ScriptedConnector"
         values["kv_connector_module_path"] = MODULE
         values["kv_connector_extra_config"] = {"restores_state": connector.restores_state}
     return {"kv_transfer_config": KVTransferConfig(**values)}

@@ -48,13 +48,28 @@ def _stops(engine: Engine, request: Request, arguments: Arguments) -> None:
         arguments["sampling"]["min_tokens"] = request.min_tokens
 
 
+def _loops(engine: Engine, request: Request, arguments: Arguments) -> None:
+    loop = request.repetition
+    if loop is None:
+        return
+    from vllm.sampling_params import RepetitionDetectionParams
+
+    arguments["sampling"]["repetition_detection"] = RepetitionDetectionParams(
+        max_pattern_size=loop.max_pattern_size,
+        min_pattern_size=loop.min_pattern_size,
+        min_count=loop.min_count,
+    )
+
+
 CORE_SEAMS: tuple[Seam, ...] = (
     Seam("max_model_len", _limits, _async),
     Seam("stop_at", request=_stops),
+    Seam("repetition", request=_loops),
     Seam("watermark_percent", _watermark),
     _optional("scheduler_reserve_full_isl", "scheduler_reserve_full_isl", True),
     _optional("max_num_scheduled_tokens", "max_num_scheduled_tokens", 0),
     _optional("prefill_schedule_interval", "prefill_schedule_interval", 1),
+    _optional("max_num_active_seqs", "max_num_active_seqs", 0),
     _optional("long_prefill_token_threshold_adaptive", "long_prefill_token_threshold_adaptive",
               False),
 )  # fmt: skip

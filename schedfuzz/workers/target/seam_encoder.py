@@ -5,6 +5,7 @@ the encoder's manager and budget are put into the scheduler once it stands. `Boo
 read of that manager.
 """
 
+import functools
 from typing import Any
 
 from schedfuzz.corpus.parts import Image
@@ -13,7 +14,9 @@ from schedfuzz.workers.target.seam import Arguments, Seam
 
 
 def identifier(image: Image) -> str:
-    """Return the name under which vLLM caches the picture: same picture, same name."""
+    """Return the name under which vLLM caches the picture: the client's, else same for same."""
+    if image.name is not None:
+        return f"named-{image.name}"
     return f"picture-{image.item}-{image.length}"
 
 
@@ -64,6 +67,14 @@ ENCODER_SEAMS: tuple[Seam, ...] = (
     Seam("images", request=_features),
     Seam("ec_connector", _embeddings_from_outside),
 )
+
+
+@functools.cache
+def tells_of_frees() -> bool:
+    """Return whether the release tells an EC connector of encoder outputs that are given up."""
+    from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase
+
+    return hasattr(ECConnectorBase, "update_state_after_free")
 
 
 def install(engine: Engine, scheduler: Any) -> "Books":

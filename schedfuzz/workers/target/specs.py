@@ -57,6 +57,8 @@ def _spec(engine: Engine, group: Group, block_size: int) -> Any:
             MambaSpec, block_size=block_size, shapes=((2, 8),), dtypes=(torch.float32,),
             page_size_padded=block_size * TOKEN_BYTES, mamba_cache_mode="align",
             num_speculative_blocks=engine.num_speculative_tokens,
+            num_prefill_checkpoint_blocks=int(engine.prefill_checkpoint_alignment > 0),
+            prefill_checkpoint_alignment=engine.prefill_checkpoint_alignment or None,
         )  # fmt: skip
     attention = _attention(block_size)
     if group.kind == "sliding_window":

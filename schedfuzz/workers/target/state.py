@@ -6,8 +6,9 @@ stays in the persistent batch.
 
 from typing import Any
 
+from schedfuzz.corpus.sampling import Sampler
 from schedfuzz.corpus.scenario import Request
-from schedfuzz.corpus.tokens import Say, contents, extend_digests, seed_of, speaker, truth
+from schedfuzz.corpus.tokens import contents, extend_digests, seed_of
 from schedfuzz.corpus.trace import Path
 
 
@@ -17,14 +18,13 @@ class State:
     `tables` holds a block table per KV group, `digests` the digest after each known position,
     `prefill` the number of tokens that came with the request (V2: with its outputs so far);
     `computed` is the scheduler's count of computed tokens, `own` the V2 runner's. `recurrent` is
-    the column of its running mamba state and how many tokens its last step yielded. `say` is the
-    model, `guess` what the drafter takes for right: the model within the request's grammar.
+    the column of its running mamba state and how many tokens its last step yielded.
     """
 
     __slots__ = (
-        "computed", "digests", "guess", "next_drafts", "number", "outputs", "own", "path",
+        "computed", "digests", "next_drafts", "number", "outputs", "own", "path",
         "prefill", "prev_drafts", "prev_start", "prev_valid", "prompt", "recurrent",
-        "reported_outputs", "request", "say", "seed", "slot", "tables",
+        "reported_outputs", "request", "sampler", "seed", "slot", "tables",
     )  # fmt: skip
 
     def __init__(self, request: Request, data: Any) -> None:
@@ -43,8 +43,7 @@ class State:
         self.outputs: list[int] = []
         self.prefill = len(self.prompt)
         self.seed = seed_of(data.lora_request.lora_int_id if data.lora_request else 0)
-        self.say: Say = speaker(self.request, len(self.prompt))
-        self.guess: Say = truth(self.request, len(self.prompt))
+        self.sampler = Sampler(self.request, self.prompt)
         self.digests: list[int] = []
         extend_digests(self.digests, self.contents(data), self.seed)
         self.tables: list[list[int]] = [list(table) for table in data.block_ids]

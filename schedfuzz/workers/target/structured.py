@@ -83,7 +83,8 @@ class Structured(Part):
         for count, token in enumerate(tokens):
             if not allowed(ours, count) >> token & 1:
                 return "grammar", f"token {count} of its grammar's is {token}, which it forbids"
-        if request.status.name == "FINISHED_ERROR" and ours.external is None:
+        excused = ours.external or any(part.may_fail(ours.id) for part in self.runner.parts)
+        if request.status.name == "FINISHED_ERROR" and not excused:
             return "grammar", f"it ended in error after {len(tokens)} tokens of its grammar"
         grammar = request.structured_output_request.grammar
         fed = _fed(grammar)

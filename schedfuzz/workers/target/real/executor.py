@@ -17,6 +17,8 @@ from schedfuzz.corpus.tokens import STOP
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.faults import BrokenRule
 from schedfuzz.workers.target.real import limits
+from schedfuzz.workers.target.real.binding import bind
+from schedfuzz.workers.target.real.told import wrong_logprobs, wrong_prompt_logprobs
 from schedfuzz.workers.target.real.voice import VOICE
 from schedfuzz.workers.target.real.worker import distributed_args, new_worker
 from schedfuzz.workers.target.seam import Unsupported
@@ -24,7 +26,10 @@ from schedfuzz.workers.target.seam import Unsupported
 # More than any pool needs: num_gpu_blocks_override decides the number of blocks.
 PLENTY = 1 << 40
 # Where a runner's code stands; sampling and drafting are parts of it.
-RUNNER_MODULES = ("vllm.v1.worker", "vllm.v1.sample", "vllm.v1.spec_decode", "vllm.v1.attention")
+RUNNER_MODULES = (
+    "vllm.v1.worker", "vllm.v1.sample", "vllm.v1.spec_decode", "vllm.v1.attention",
+    "vllm.model_executor",
+)  # fmt: skip
 
 
 class RealExecutor(UniProcExecutor):
@@ -44,10 +49,20 @@ class RealExecutor(UniProcExecutor):
             req_id: {length: turn for turn, length in enumerate(truth.lengths[row])}
             for req_id, row in truth.index.items()
         }
-        VOICE.batch = lambda: runner.input_batch.req_ids
+        self.binding = bind(runner)
+        VOICE.batch = self.binding.batch
 
     def _distributed_args(self) -> tuple[str, int, int]:
         return distributed_args()
+
+    def get_kv_cache_specs(self) -> list[dict[str, Any]]:
+        """Return the KV specs of the worker's layers. Raises Unsupported."""
+        specs: list[dict[str, Any]] = super().get_kv_cache_specs()
+        sizes = {spec.block_size for worker in specs for spec in worker.values()}
+        # 0.27 gives a window's layers blocks of a size of their own where no other layer has one.
+        if self.scenario_engine.block_size not in sizes:
+            raise Unsupported("engine.groups")
+        return specs
 
     def initialize_from_config(self, kv_cache_configs: list[Any]) -> None:
         order = group_order(self.scenario_engine, kv_cache_configs[0].kv_cache_groups)
@@ -80,7 +95,7 @@ class RealExecutor(UniProcExecutor):
         wanted: dict[str, list[int]] = {}
         over = self._over()
         try:
-            ids, tokens, _ = self.drive.sample(grammar_output)
+            ids, tokens, fields = self.drive.sample(grammar_output)
             wanted = {req_id: row for req_id, row in zip(ids, tokens, strict=True)
                       if req_id not in over}  # fmt: skip
         except BrokenRule as broken:
@@ -90,6 +105,7 @@ class RealExecutor(UniProcExecutor):
         if self._held is not None:
             raise self._held
         self._check_output(output, wanted)
+        self._check_told(output, ids, fields, wanted)
         self._adopt_drafts()
         return result
 
@@ -104,15 +120,10 @@ class RealExecutor(UniProcExecutor):
 
     def _adopt_drafts(self) -> None:
         """Have the reference verify what the real drafter proposed, whatever that was."""
-        runner = self.driver_worker.worker.model_runner
-        drafts = getattr(runner, "_draft_token_ids", None)
-        if drafts is None:
-            return
-        rows = drafts if isinstance(drafts, list) else drafts.tolist()
-        for req_id, row in zip(runner.input_batch.req_ids, rows, strict=False):
+        for req_id, row in self.binding.drafts().items():
             state = self.drive.runner.states.get(req_id)
             if state is not None:
-                state.next_drafts = list(row)
+                state.next_drafts = row
 
     def explained(self, found: Violation) -> Violation:
         """Return a crash with whose fault it is: the runner's if the contract was kept until then.
@@ -126,8 +137,9 @@ class RealExecutor(UniProcExecutor):
     def _check_context(self) -> None:
         """Check that all that was read up to each row's newest token was the request's own."""
         rows = {str(row.state.number): row for row in self.drive.runner.rows}
-        for req_id, position in VOICE.misses:
+        for req_id, index in VOICE.misses:
             row = rows[req_id]
+            position = row.start + index
             if position < row.end - len(row.drafts):
                 detail = f"position {position} read content from the KV cache that is not its own"
                 self._blame("runner-context", detail, row.state.number)
@@ -138,6 +150,19 @@ class RealExecutor(UniProcExecutor):
             if until_stop(got.get(req_id, [])) != until_stop(tokens):
                 detail = f"the runner yields {got.get(req_id)}, its inputs give {tokens}"
                 self._blame("runner-output", detail, int(req_id))
+
+    def _check_told(
+        self, output: Any, order: list[str], fields: dict[str, Any], wanted: dict[str, list[int]]
+    ) -> None:
+        """Check the logprobs of those who asked, row by row, as far as their tokens count."""
+        states = self.drive.runner.states
+        asked = {req_id: len(until_stop(tokens)) for req_id, tokens in wanted.items()
+                 if states[req_id].request.logprobs and tokens}  # fmt: skip
+        req_id, detail = wrong_logprobs(output, fields.get("logprobs"), order, asked)
+        if not detail:
+            req_id, detail = wrong_prompt_logprobs(output, fields.get("prompt_logprobs_dict", {}))
+        if detail:
+            self._blame("runner-logprobs", detail, int(req_id))
 
     def _blame(self, rule: str, detail: str, number: int) -> None:
         found = violation(rule, detail, self.drive.runner.step, number)
@@ -153,6 +178,7 @@ def group_order(engine: Engine, groups: list[Any]) -> list[int]:
     """Return the index of our group for each of vLLM's. Raises Unsupported if they are others."""
     ours = windows(engine)
     theirs = [getattr(group.kv_cache_spec, "sliding_window", None) or 0 for group in groups]
-    if sorted(ours) != sorted(theirs):
+    sizes = {group.kv_cache_spec.block_size for group in groups}
+    if sorted(ours) != sorted(theirs) or sizes != {engine.block_size}:
         raise Unsupported("engine.groups")
     return [ours.index(window) for window in theirs]

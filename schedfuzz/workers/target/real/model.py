@@ -16,19 +16,20 @@ import torch
 from torch import nn
 from vllm.model_executor.layers.attention import Attention
 
+from schedfuzz.corpus.sampling import NEVER, PEAK, SPACING, SURE, lead
 from schedfuzz.corpus.tokens import VOCAB
 from schedfuzz.workers.target.real.code import LANES, codes, digests
 from schedfuzz.workers.target.real.voice import VOICE
-
-# Far above and below what tells the plain tokens apart.
-SURE, NEVER = 1000.0, -1000.0
 
 
 class CheckableModel(nn.Module):
     """One attention layer per window of the model's config; a drafter has one of full attention.
 
-    `forward` returns float32 [n, hidden_size], whose first two columns are what `VOICE` returned.
+    `forward` returns float32 [n, hidden_size], whose first two columns are what `VOICE` returned,
+    the third is the position.
     """
+
+    newest = 0  # how far behind the newest token's position a drafter's first pass is
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__()
@@ -47,6 +48,9 @@ class CheckableModel(nn.Module):
         }  # fmt: skip
         self.attention = nn.ModuleList(self.layers.values())
         self.weight = nn.Parameter(torch.zeros(1), requires_grad=False)
+        # Where vLLM looks for what a head shares with its target.
+        self.model = nn.Module()
+        self.model.embed_tokens = nn.Embedding(1, 1)
 
     def embed_input_ids(self, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
         """Return zeros [n, hidden_size]: the model reads the token ids themselves."""
@@ -59,36 +63,54 @@ class CheckableModel(nn.Module):
         """Write the codes, read their sums back, and say what follows each position."""
         value = codes(input_ids, positions)
         nothing = torch.zeros_like(value)
-        read = {}
-        for window, layer in self.layers.items():
-            mean = layer(nothing, nothing, value)
-            visible = positions + 1
-            visible = visible.clamp(max=window) if window else visible
-            read[window] = digests((mean * visible[:, None]).round().to(torch.int64))
+        means = {w: layer(nothing, nothing, value) for w, layer in self.layers.items()}
         hidden = torch.zeros(len(positions), self.hidden_size, device=positions.device)
-        said = self._say(positions, read)
+        said = self._say(positions, means)
+        hidden[:, 2] = positions
         if said is not None:
             hidden[:, :2] = said
         return hidden
 
-    def _say(self, positions: Any, read: dict[int, Any]) -> Any | None:
+    def _say(self, positions: Any, means: dict[int, Any]) -> Any | None:
         first = self.attention[0].layer_name
         if self.drafter:
-            return VOICE.propose(first, positions)
+            return VOICE.propose(first, positions + self.newest)
+        read = {}
+        for window, mean in means.items():
+            visible = positions + 1
+            visible = visible.clamp(max=window) if window else visible
+            read[window] = digests((mean * visible[:, None]).round().to(torch.int64))
         return VOICE.speak(first, positions, read)
 
     def compute_logits(self, hidden_states: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return logits [n, vocabulary]: plain tokens in cyclic order from the plainly said one.
-
-        So a mask leaves the first allowed token at or after it on top. A token with a meaning of
-        its own is never on top but where it is said.
-        """
-        said, plain = hidden_states[:, :2].to(torch.int64).split(1, dim=1)
+        """Return logits [n, vocabulary], those of `corpus.sampling.logits`."""
+        said, plain, position = hidden_states[:, :3].to(torch.int64).split(1, dim=1)
         tokens = torch.arange(self.vocabulary, device=said.device)[None]
-        logits = -((tokens - plain) % VOCAB).to(torch.float32)
+        distance = (tokens - plain) % VOCAB
+        logits = PEAK - distance * SPACING - (distance > 0) * lead(position)
         logits[:, VOCAB:] = NEVER
         return logits.masked_fill((tokens == said) & (said >= VOCAB), SURE)
 
     def load_weights(self, weights: Any) -> set[str]:
         """Return no names: there is nothing to load."""
         return set()
+
+
+class CheckableHead(CheckableModel):
+    """The same as a head that drafts on the target's hidden states, one position behind it.
+
+    An EAGLE head returns its hidden states a second time, to be fed back to it.
+    """
+
+    newest = 1
+    has_own_embed_tokens = False
+    has_own_lm_head = False
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix="head")
+        self.twice = vllm_config.speculative_config.method == "eagle"
+
+    def forward(self, input_ids: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return what `CheckableModel.forward` does; the target's hidden states are not read."""
+        hidden = super().forward(input_ids, positions)
+        return (hidden, hidden) if self.twice else hidden

@@ -1,19 +1,14 @@
 """Nouns: preparation: what a target's process does once so that it plays on the real runner."""
 
-import functools
-import importlib
 from typing import Any
 
 from schedfuzz.workers.target import model
+from schedfuzz.workers.target.real import kernels
 from schedfuzz.workers.target.real.code import LANES
+from schedfuzz.workers.target.real.device import on_gpu
+from schedfuzz.workers.target.real.repetition import do_once, do_once_on_cpu
 
 ARCHITECTURE = "SchedfuzzCheckableModel"
-# Modules and their functions that look at the machine, each of which answers the same for ever.
-_LOOKS = (
-    ("vllm.v1.worker.cpu_worker", "get_allowed_cpu_list"),
-    ("vllm.v1.worker.cpu_worker", "get_visible_memory_node"),
-    ("vllm.v1.sample.logits_processor", "_load_logitsprocs_plugins"),
-)
 
 
 class _Nothing:
@@ -36,27 +31,29 @@ class _Nothing:
     wait_event = record = synchronize = wait = query = record_event = wait_stream
 
 
-def prepare() -> type:
-    """Return the executor class of the real runner."""
+def prepare() -> Any:
+    """Return the executor class of the real runner; on a GPU build `do_once` is left to do."""
     import torch
+
+    # The few helpers that vLLM compiles even in eager mode do the same uncompiled, at once.
+    torch._dynamo.config.disable = True
     from vllm import ModelRegistry
 
     from schedfuzz.workers.target.real.executor import RealExecutor
-    from schedfuzz.workers.target.real.model import CheckableModel
+    from schedfuzz.workers.target.real.model import CheckableHead, CheckableModel
 
     ModelRegistry.register_model(ARCHITECTURE, CheckableModel)
+    ModelRegistry.register_model("Eagle" + ARCHITECTURE, CheckableHead)
     model.play("schedfuzz-checkable", architectures=[ARCHITECTURE], head_dim=LANES,
                hidden_size=LANES)  # fmt: skip
-    from vllm.platforms import current_platform
+    if not on_gpu():
+        from vllm.platforms import current_platform
 
-    if current_platform.is_cpu():
+        do_once()
         _stand_in(torch)
         _allow_async(type(current_platform))
-        _only_once(type(current_platform), "register_triton_kernel_overrides")
-    for name, function in _LOOKS:
-        module = importlib.import_module(name)
-        if hasattr(module, function):
-            setattr(module, function, functools.cache(getattr(module, function)))
+        do_once_on_cpu(torch, type(current_platform))
+        kernels.supply()
     return RealExecutor
 
 
@@ -75,9 +72,3 @@ def _allow_async(platform: Any) -> None:
         config.scheduler_config.async_scheduling = wanted
 
     platform.check_and_update_config = staticmethod(check_and_update_config)
-
-
-def _only_once(platform: Any, name: str) -> None:
-    """Let a classmethod without arguments that rebinds what every module imported run once."""
-    if hasattr(platform, name):
-        setattr(platform, name, staticmethod(functools.cache(getattr(platform, name))))

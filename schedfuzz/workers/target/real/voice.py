@@ -13,7 +13,8 @@ from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.tokens import VOCAB
 from schedfuzz.workers.target.real.truth import Truth
 
-Miss = tuple[str, int]  # a request's id and the position that read foreign content
+# A request's id, and which token of its share of the step read foreign content.
+Miss = tuple[str, int]
 
 
 class Voice:
@@ -78,7 +79,7 @@ class Voice:
         return torch.stack((said, said), dim=1).to(torch.float32)
 
     def _rows(self, layer: str, count: int) -> Any | None:
-        """Return the request's index for each of the forward's positions, None between scenarios."""
+        """Return the index of the request of each position, -1 for padding; None in no scenario."""
         from vllm.forward_context import get_forward_context
 
         metadata = get_forward_context().attn_metadata
@@ -88,7 +89,7 @@ class Voice:
         starts = metadata[layer].query_start_loc[: len(batch) + 1]
         index = torch.tensor([self.truth.index[req_id] for req_id in batch], device=starts.device)
         rows = index.repeat_interleave((starts[1:] - starts[:-1]).to(torch.int64))
-        return torch.nn.functional.pad(rows, (0, count - len(rows)))
+        return torch.nn.functional.pad(rows, (0, count - len(rows)), value=-1)
 
     def _turn(self, rows: Any, here: Any, hits: Any) -> Any:
         """Return the turn [n] whose content was read, one that speaks there if there is one."""
@@ -102,9 +103,11 @@ class Voice:
         """Note what read foreign content, but for what stands behind a stop token."""
         assert self.truth is not None
         ids = list(self.truth.index)
-        wanted = positions < self.truth.end[rows].max(1).values
-        for at in (~hit & wanted).nonzero().flatten().tolist():
-            self.misses.append((ids[int(rows[at])], int(positions[at])))
+        wanted = (rows >= 0) & (positions < self.truth.end[rows].max(1).values)
+        missed = (~hit & wanted).nonzero().flatten().tolist()
+        owners = rows.tolist() if missed else []
+        for at in missed:
+            self.misses.append((ids[owners[at]], at - owners.index(owners[at])))
 
 
 VOICE = Voice()
