@@ -2,18 +2,20 @@
 
 What the real runner costs: the same scenarios on a release against itself, in turns on the real and
 on the simulated runner, so that whatever else the machine does slows both. Prints a row for each
-turn, then executions of a pair per second, their ratio, and the real workers' memory.
+turn, then executions of a pair per second, the CPU time of one execution on one side (which a busy
+machine changes less), the ratios of both, and the real workers' memory.
 
     .venv/bin/python bench/real_runner.py 0.32.0 [--runs 2000] [--seed 1] [--json FILE]
 """
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,45 +81,69 @@ def _scenarios(seed: int, pair: Pair) -> Iterator[Scenario]:
 
 def _turn(scenarios: list[Scenario], pair: Pair, reference: Pair) -> Row:
     """Run the scenarios on both pairs; a worker's memory is resident megabytes."""
-    return {
-        "runs": len(scenarios),
-        "real_seconds": round(_timed(scenarios, pair), 2),
-        "simulated_seconds": round(_timed(scenarios, reference), 2),
-        "megabytes": [_megabytes(side.worker) for side in (pair.before, pair.after)],
-        "workers": [side.worker for side in (pair.before, pair.after)],
+    row: Row = {"runs": len(scenarios)}
+    for name, played in (("real", pair), ("simulated", reference)):
+        row[f"{name}_seconds"], row[f"{name}_cpu_ms"] = _timed(scenarios, played)
+    sides = (pair.before, pair.after)
+    return row | {
+        "megabytes": [_megabytes(side.worker) for side in sides],
+        "workers": [side.worker for side in sides],
     }
 
 
-def _timed(scenarios: list[Scenario], pair: Pair) -> float:
-    """Return the seconds of the runs. Raises SystemExit if a release differs from itself."""
+def _timed(scenarios: list[Scenario], pair: Pair) -> tuple[float, float]:
+    """Return the seconds of the runs, and the CPU milliseconds of one on one side.
+
+    Raises SystemExit if a release differs from itself.
+    """
+    cpu: list[float] = []
     start = time.perf_counter()
     for scenario in scenarios:
+        before = _cpu_ms(pair.before.worker)
         found = judge(*pair.run(scenario))
         if found.verdict not in ("clean", "both", "infra"):
             raise SystemExit(f"{pair.before.target.name} differs from itself: {found}")
-    return time.perf_counter() - start
+        after = _cpu_ms(pair.before.worker)
+        if before[0] == after[0]:  # else a new worker came
+            cpu.append(after[1] - before[1])
+    return round(time.perf_counter() - start, 2), round(statistics.mean(cpu), 2)
+
+
+def _cpu_ms(pid: int | None) -> tuple[int | None, float]:
+    """Return the process and the CPU time that it has had, 0 if it is just being replaced."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None, 0.0
+    return pid, 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _megabytes(pid: int | None) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096 >> 20
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except FileNotFoundError:
+        return 0
+    return pages * os.sysconf("SC_PAGESIZE") >> 20
 
 
 def _figures(release: str, rows: list[Row]) -> Row:
     runs = sum(row["runs"] for row in rows)
-    real, simulated = (sum(row[f"{name}_seconds"] for row in rows) for name in
-                       ("real", "simulated"))  # fmt: skip
-    ratios = [row["real_seconds"] / row["simulated_seconds"] for row in rows]
-    return {
-        "release": release,
-        "runs": runs,
-        "real_per_second": round(runs / real, 2),
-        "simulated_per_second": round(runs / simulated, 2),
-        "ratio": round(statistics.median(ratios), 2),
-        "ratio_range": [round(min(ratios), 2), round(max(ratios), 2)],
+    figures: Row = {"release": release, "runs": runs}
+    for name in ("real", "simulated"):
+        figures |= {
+            f"{name}_per_second": round(runs / sum(row[f"{name}_seconds"] for row in rows), 2),
+            f"{name}_cpu_ms": _median(row[f"{name}_cpu_ms"] for row in rows),
+        }
+    return figures | {
+        "ratio": _median(row["real_seconds"] / row["simulated_seconds"] for row in rows),
+        "cpu_ratio": _median(row["real_cpu_ms"] / row["simulated_cpu_ms"] for row in rows),
         "megabytes": [rows[0]["megabytes"], rows[-1]["megabytes"]],
         "workers": [len({row["workers"][side] for row in rows}) for side in (0, 1)],
     }
+
+
+def _median(values: Iterable[float]) -> float:
+    return round(statistics.median(values), 2)
 
 
 if __name__ == "__main__":
