@@ -13,6 +13,7 @@ from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.trace import Trace, Violation
 from schedfuzz.workers.home import Home
+from schedfuzz.workers.targets import Runner
 
 START, END, *_ = PARTS["simulated"]
 PAGE = Path(__file__).parents[1] / "docs" / "dimensions.md"
@@ -106,17 +107,19 @@ def test_without_a_release_the_ready_ones_are_taken_oldest_first(
 # -- the page in docs ----------------------------------------------------------------------------
 
 
-def test_the_page_in_docs_is_well_formed_and_names_every_example() -> None:
-    text = PAGE.read_text()
-    assert text.count(START) == text.count(END) == 1
+@pytest.mark.parametrize("runner", list(PARTS))
+def test_the_page_in_docs_is_well_formed_and_names_every_example(runner: Runner) -> None:
+    part, whole = PARTS[runner], PAGE.read_text()
+    assert whole.count(part.start) == whole.count(part.end) == 1
+    text = whole.partition(part.start)[2].partition(part.end)[0]
     head, *rows = (line.split(" | ") for line in text.splitlines() if line.startswith("| "))
     assert len(head) > 1 and all(len(row) == len(head) for row in rows)
     releases = [name.strip("| ") for name in head[1:]]
     assert re.search(rf"^    schedfuzz targets dimensions {' '.join(releases)} ", text, re.M)
     named = {row[0].removeprefix("| ") for row in rows[1:]}
     assert named == {dimension(path.stem) for path in seed_corpus().glob("*.json")}
-    used = set(re.findall(r"\S\[\^(\d+)\]", text))
-    assert used == set(re.findall(r"^\[\^(\d+)\]: `.+`$", text, re.M))
+    used = set(re.findall(rf"\S\[\^{part.notes}(\d+)\]", text))
+    assert used == set(re.findall(rf"^\[\^{part.notes}(\d+)\]: `.+`$", text, re.M))
 
 
 # -- the real thing ------------------------------------------------------------------------------
