@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 from command import SCHEDFUZZ
+from hypothesis import HealthCheck, settings
 
 from schedfuzz.workers.build import ensure
 from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.install import Installer
+
+# Tests are never timed: a loaded machine is no reason to fail one.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def of(*shares: Scheduled, scenario: Scenario = SMALL, **fields: object) -> set[
     return features(scenario, run, run)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(traces, traces, st.booleans())
 def test_every_feature_is_in_its_range(before: Trace, after: Trace, same: bool) -> None:
     found = features(SMALL, before, before if same else after)
@@ -67,7 +67,7 @@ def test_the_same_traces_give_the_same_features_in_every_process() -> None:
         assert json.loads(answer.stdout) == here
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(traces, traces)
 def test_numbers_that_say_nothing_of_the_shape_are_no_features(before: Trace, after: Trace) -> None:
     """Ids, step numbers, coverage and outputs differ from run to run of like scenarios."""

@@ -119,7 +119,7 @@ def _limits(least: int) -> Callable[[Scenario], int | None]:
     return fault
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenarios(), st.integers(2, 60))
 def test_any_valid_scenario_minimizes_to_one_that_still_shows_it(
     scenario: Scenario, least: int
@@ -135,14 +135,14 @@ def test_any_valid_scenario_minimizes_to_one_that_still_shows_it(
     assert order(machine.best, machine.steps) <= order(scenario, toy.steps(scenario))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(scenarios())
 def test_when_everything_is_interesting_the_plainest_scenario_remains(scenario: Scenario) -> None:
     machine = minimize(scenario, toy.steps)
     assert machine.best == Scenario(Engine(4, 2), (Request(0, Prompt(1), 1),))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(scenarios())
 def test_when_nothing_else_is_interesting_the_start_remains(scenario: Scenario) -> None:
     machine = minimize(scenario, lambda other: 9 if other == scenario else None)

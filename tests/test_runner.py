@@ -301,6 +301,7 @@ CASES = [
 # What only an encoder or adapters bring: test_encoder.
 NOT_THE_RUNNERS = {
     "runner-context", "runner-output",  # test_real_faults
+    "runner-control",  # test_real_control
     "runner-logprobs",  # test_sampling_real
     "draft-slots", "draft-lookahead",  # test_serving
     "encoder-budget", "encoder-cache", "encoder-missing", "encoder-slots", "encoder-held",

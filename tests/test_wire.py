@@ -79,7 +79,7 @@ def test_every_message_has_a_strategy() -> None:
     assert len(get_args(wire.Message)) == 6
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(messages(), min_size=1, max_size=3))
 def test_frames_round_trip(items: list[wire.Message]) -> None:
     data = sent(*items)
@@ -89,7 +89,7 @@ def test_frames_round_trip(items: list[wire.Message]) -> None:
     assert (wire.take(buffer), buffer) == (None, bytearray())
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(messages(), min_size=1, max_size=3), st.integers(1, 7))
 def test_frames_in_pieces_come_out_whole_and_in_order(items, size: int) -> None:
     data = sent(*items)
