@@ -16,6 +16,7 @@ from schedfuzz.workers.environment import build_kind
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.process import OnIncident, TargetProcess
 from schedfuzz.workers.target.real import limits
+from schedfuzz.workers.target.real.device import check_interpreter
 from schedfuzz.workers.targets import Target
 
 
@@ -43,6 +44,8 @@ class Pair:
         on_incident: OnIncident | None = None,
         **options: Any,
     ) -> None:
+        if "real" in (before.runner, after.runner):
+            check_interpreter()
         environments = {name: ensure(name, home, progress) for name in
                         dict.fromkeys((before.release, after.release))}  # fmt: skip
         self.before, self.after = (

