@@ -32,11 +32,14 @@ A_PATH = click.Path(path_type=Path)
 @click.option("--seed", type=click.IntRange(0), default=1, help="Which scenarios (1).")
 @click.option("--out", type=A_PATH, metavar="DIR",
               help="Write the smallest example of each difference there.")  # fmt: skip
+@click.option("--control", is_flag=True,
+              help="Check an ordinary tiny model beside the real runner's own too.")  # fmt: skip
 @click.option("--json", "json_file", type=A_PATH, metavar="FILE",
               help="Write the result as one JSON object.")  # fmt: skip
 def fidelity(
-    release: str, scenarios: int, seed: int, out: Path | None, json_file: Path | None
-) -> int:
+    release: str, scenarios: int, seed: int, out: Path | None, control: bool,
+    json_file: Path | None,
+) -> int:  # fmt: skip
     """Run the same random scenarios on both runners of RELEASE and compare every step.
 
     Exits with 3 when any differ. The n-gram drafter is left out: the real one looks up real tokens.
@@ -45,7 +48,8 @@ def fidelity(
     for folder in (out, json_file and json_file.absolute().parent):
         if folder is not None:
             make_directory(folder, OTHER_PLACE)
-    with start_pair(target, target.on("real")) as pair, stop_on_signals() as stop:
+    started = start_pair(target, target.on("real"), control=control)
+    with started as pair, stop_on_signals() as stop:
         result = measure(pair, scenarios, seed, Told(scenarios).hear, lambda: stop.made)
     if json_file is not None:
         write_file(json_file, msgspec.json.format(msgspec.json.encode(result.as_json())).decode())

@@ -7,6 +7,7 @@ a finding's stored names a release's is enough to start it, a transform's holds 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -112,13 +113,18 @@ def stored_pair(
     return targets
 
 
-def start_pair(before: Target, after: Target, coverage: bool = False) -> Pair:
-    """Return a pair that reports on standard error; its environments are built when missing."""
+def start_pair(
+    before: Target, after: Target, coverage: bool = False, **settings: Any
+) -> Pair:  # fmt: skip
+    """Return a pair that reports on standard error; its environments are built when missing.
+
+    `settings` are those of a target process.
+    """
 
     def incident(what: str, detail: str, scenario: Scenario | None) -> None:
         say(f"{what}: {detail}")
 
-    return Pair(before, after, Home.locate(), say, incident, coverage=coverage)
+    return Pair(before, after, Home.locate(), say, incident, coverage=coverage, **settings)
 
 
 def refuse_unplayable(targets: tuple[Target, Target], traces: tuple[Trace, Trace]) -> None:

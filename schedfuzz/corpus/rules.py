@@ -12,6 +12,10 @@ RULES: dict[str, tuple[Kind, str]] = {
         "corruption",
         "the real runner reads a request's own content from the KV cache at every position",
     ),
+    "runner-control": (
+        "corruption",
+        "an ordinary model on the real runner gives the hidden states of the tokens it has read",
+    ),
     "runner-output": (
         "corruption",
         "the real runner yields what its model says for the scheduled input",

@@ -81,7 +81,7 @@ def _play_for_real(settings: Settings) -> None:
     from schedfuzz.workers.target.drive import Drive
     from schedfuzz.workers.target.real.prepare import prepare
 
-    executor = prepare()
+    executor = prepare(settings.control)
     if not settings.limits:
         executor.check = staticmethod(lambda scenario: None)
     if device.on_gpu():

@@ -23,7 +23,11 @@ GPU_BYTES = 1 << 29  # the tiny model and a runner's buffers take some 50 MB
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
-    """The command line of a target process, as JSON in argv[1]."""
+    """The command line of a target process, as JSON in argv[1].
+
+    `limits` and `control` are for the real runner: what it cannot play is refused, and an ordinary
+    model goes along beside the checkable one.
+    """
 
     parent: int
     coverage: bool = True
@@ -31,6 +35,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
     scheduler: tuple[str, str] | None = None
     runner: Literal["simulated", "real"] = "simulated"
     limits: bool = True
+    control: bool = False
     recycle_runs: int = 5000
     recycle_bytes: int = 2 << 30
     cpu_seconds: float = 20.0

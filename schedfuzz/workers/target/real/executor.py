@@ -77,7 +77,7 @@ class RealExecutor(UniProcExecutor):
 
     def execute_model(self, scheduler_output: Any, non_block: bool = False) -> Any:
         self._held = None
-        VOICE.misses = []
+        VOICE.misses, VOICE.strays = [], []
         try:
             self.drive.execute(scheduler_output)
             if not scheduler_output.num_scheduled_tokens:

@@ -31,8 +31,11 @@ class _Nothing:
     wait_event = record = synchronize = wait = query = record_event = wait_stream
 
 
-def prepare() -> Any:
-    """Return the executor class of the real runner; on a GPU build `do_once` is left to do."""
+def prepare(control: bool = False) -> Any:
+    """Return the executor class of the real runner; on a GPU build `do_once` is left to do.
+
+    With `control` an ordinary model goes along and is checked too.
+    """
     import torch
 
     # The few helpers that vLLM compiles even in eager mode do the same uncompiled, at once.
@@ -42,7 +45,12 @@ def prepare() -> Any:
     from schedfuzz.workers.target.real.executor import RealExecutor
     from schedfuzz.workers.target.real.model import CheckableHead, CheckableModel
 
-    ModelRegistry.register_model(ARCHITECTURE, CheckableModel)
+    played, executor = CheckableModel, RealExecutor
+    if control:
+        from schedfuzz.workers.target.real.control import ControlledExecutor, ControlledModel
+
+        played, executor = ControlledModel, ControlledExecutor
+    ModelRegistry.register_model(ARCHITECTURE, played)
     ModelRegistry.register_model("Eagle" + ARCHITECTURE, CheckableHead)
     model.play("schedfuzz-checkable", architectures=[ARCHITECTURE], head_dim=LANES,
                hidden_size=LANES)  # fmt: skip
@@ -54,7 +62,7 @@ def prepare() -> Any:
         _allow_async(type(current_platform))
         do_once_on_cpu(torch, type(current_platform))
         kernels.supply()
-    return RealExecutor
+    return executor
 
 
 def _stand_in(torch: Any) -> None:

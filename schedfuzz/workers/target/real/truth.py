@@ -18,9 +18,10 @@ NO_ROOM = 1 << 30  # the prompt of a turn that a request does not have
 class Truth:
     """Tables of int64 [requests, turns, positions] but where noted.
 
-    `own` holds, per window (0: full attention), the digest of a request's own content; `says` and
-    `plain` what the model says there; `drafts` [.., width] what follows each position; `prompt`
-    and `end` [requests, turns] where a turn's output begins and its stop token stands.
+    `tokens` holds a turn's tokens, `own`, per window (0: full attention), the digest of a request's
+    own content; `says` and `plain` what the model says there; `drafts` [.., width] what follows
+    each position; `prompt` and `end` [requests, turns] where a turn's output begins and its stop
+    token stands.
     """
 
     def __init__(self, scenario: Scenario, windows: set[int], device: Any) -> None:
@@ -36,7 +37,7 @@ class Truth:
             values = [[getattr(turn, field) for turn in request] for request in told]
             return torch.tensor(values, device=device)
 
-        tokens = table("tokens")
+        self.tokens = tokens = table("tokens")
         self.says, self.plain, self.drafts = table("says"), table("plain"), table("drafts")
         self.prompt, self.end = table("prompt"), table("end")
         self.own = {window: _own(tokens, window) for window in windows}

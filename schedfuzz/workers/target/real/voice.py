@@ -1,11 +1,11 @@
-"""Nouns: voice, row, miss.
+"""Nouns: voice, row, miss, heard, stray.
 
 What the checkable model says: the scenario's truth where the content that attention read is the
 request's own, another token elsewhere. vLLM makes its models itself, so each process has one voice.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,12 +15,27 @@ from schedfuzz.workers.target.real.truth import Truth
 
 # A request's id, and which token of its share of the step read foreign content.
 Miss = tuple[str, int]
+# The same, and by how much the control's hidden state is off there (`control`).
+Stray = tuple[str, int, float]
+
+
+class Heard(NamedTuple):
+    """What a forward pass read, tensors [n]: the request's index (-1: padding), turn, position.
+
+    `hit` says where what was read is the request's own.
+    """
+
+    rows: Any
+    turn: Any
+    positions: Any
+    hit: Any
 
 
 class Voice:
     """The executor sets `batch`, which returns the request ids of the batch's rows, and `turns`.
 
-    `turns` has the present turn of each session; `misses` is read by the executor.
+    `turns` has the present turn of each session; `misses` and `strays` are read by the executor,
+    `heard` by a control.
     """
 
     def __init__(self) -> None:
@@ -28,12 +43,14 @@ class Voice:
         self.batch: Callable[[], Sequence[str]] = tuple
         self.turns: dict[str, int] = {}
         self.misses: list[Miss] = []
+        self.strays: list[Stray] = []
+        self.heard: Heard | None = None
         self.passes = 0
 
     def learn(self, scenario: Scenario, windows: set[int], device: Any) -> Truth:
         """Take over a scenario's truth and return it."""
         self.truth = Truth(scenario, windows, device)
-        self.turns, self.misses = {}, []
+        self.turns, self.misses, self.strays = {}, [], []
         return self.truth
 
     def forget(self) -> None:
@@ -55,6 +72,7 @@ class Voice:
         hits = torch.stack(own).all(0)
         turn, hit = self._turn(rows, here, hits), hits.any(1)
         self._note(rows, positions, hit)
+        self.heard = Heard(rows, turn, here, hit)
         said = self.truth.says[rows, turn, here]
         foreign = (said + 1 + next(iter(read.values())) % (VOCAB - 1)) % VOCAB
         plain = torch.where(hit, self.truth.plain[rows, turn, here], foreign)
