@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -10,6 +11,8 @@ from fabricated import SEED_BUG
 from msgspec.structs import replace
 
 from schedfuzz.bench.fidelity import difference
+from schedfuzz.cli.hunt import seed_corpus
+from schedfuzz.corpus import codec
 from schedfuzz.corpus.outputs import expected_outputs
 from schedfuzz.corpus.parts import Group
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
@@ -131,6 +134,16 @@ def test_a_scenario_run_first_and_after_a_hundred_others_gives_the_same_trace(pa
     assert [v.kind for v in pair.run(ASYNC_SEED_BUG)[0].violations] == ["contract", "crash"]
     for scenario, *traces in first:
         assert list(map(plain, pair.run(scenario))) == list(map(plain, traces))
+
+
+def test_no_scenario_raises_the_number_of_threads(pair: Pair) -> None:
+    """The n-gram drafter's compiler did so for all kernels, whose threads then wait spinning."""
+    scenario = codec.load(seed_corpus() / "ngram_drafts.json")
+    scenario = replace(scenario, engine=replace(scenario.engine, block_size=32))
+    assert [trace.outcome for trace in pair.run(scenario)] == ["finished", "finished"]
+    play(pair, 4, 2)
+    workers = [side.worker for side in (pair.before, pair.after)]
+    assert [len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in workers] == [1, 1]
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,8 @@ BASE_RELEASE = "0.27.1"
 # No usage report, no plugins of the caller's, one thread and one hash seed: the same run for ever.
 FIXED_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
+    # The n-gram drafter's, or it raises the number that OMP_NUM_THREADS sets for all kernels.
+    "NUMBA_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
