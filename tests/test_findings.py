@@ -12,7 +12,7 @@ from schedfuzz.corpus.rules import RULES
 from schedfuzz.workers.build import ensure
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.process import TargetProcess
-from schedfuzz.workers.targets import parse_target
+from schedfuzz.workers.targets import Runner, Target
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "findings.md").read_text()
@@ -20,18 +20,20 @@ RELEASE = "0.32.0"
 
 
 class Fault(NamedTuple):
-    """A row of the page's table: its number, the rule or exception, the scenario's file."""
+    """A row of the page's table: its number, the rule or exception, who plays, and the file."""
 
     number: str
     rule: str
+    runner: str
     file: Path
 
 
 def faults() -> Iterator[Fault]:
-    row = re.compile(r"^\| (\w+) \| .* \| `([\w-]+)` \| .* \| \[([\w-]+)\]\((.*?)\) \|", re.M)
-    for number, rule, name, link in row.findall(PAGE):
+    row = re.compile(r"^\| (\w+) \| .* \| `([\w-]+)` \| (.*) \| \[([\w-]+)\]\((.*?)\) \|", re.M)
+    for number, rule, releases, name, link in row.findall(PAGE):
         assert link == f"findings/{name}.json"
-        yield Fault(number, rule, DOCS / link)
+        runner = "real" if releases.endswith("real runner") else "simulated"
+        yield Fault(number, rule, runner, DOCS / link)
 
 
 FAULTS = list(faults())
@@ -59,18 +61,20 @@ def test_a_reproducer_is_a_scenario_and_stands_under_its_fault(fault: Fault) -> 
 
 
 @pytest.mark.vllm
-def test_the_release_breaks_each_rule(shared_home: Home, tmp_path: Path) -> None:
-    target = parse_target(RELEASE)
+@pytest.mark.parametrize("runner", ["simulated", "real"])
+def test_the_release_breaks_each_rule(shared_home: Home, tmp_path: Path, runner: Runner) -> None:
     environment = ensure(RELEASE, shared_home, print)
+    target = Target(RELEASE, runner=runner)
     process = TargetProcess(target, environment, tmp_path / "log", coverage=False)
+    faults = [fault for fault in FAULTS if fault.runner == runner]
     broken = {}
     try:
         process.spawn()
         process.wait_ready()
-        for fault in FAULTS:
+        for fault in faults:
             process.submit(codec.load(fault.file))
             trace = process.collect()
             broken[fault.file.stem] = trace.violations[0].rule if trace.violations else ""
     finally:
         process.stop()
-    assert broken == {fault.file.stem: fault.rule for fault in FAULTS}
+    assert broken == {fault.file.stem: fault.rule for fault in faults}
