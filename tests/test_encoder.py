@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from schedfuzz.corpus.events import Pause
 from schedfuzz.corpus.parts import Group, Image
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Trace
@@ -109,6 +110,16 @@ def test_a_victim_of_the_same_step_leaves_a_picture_that_never_was(pair: Pair) -
     before, _ = pair.run(Scenario(engine, (reads, Request(1, Prompt(16, 1), 4, arrival=1))))
     assert before.steps[2].preempted == (0,)
     assert rules(before) == ["encoder-missing"]
+
+
+def test_a_pause_that_clears_the_caches_empties_the_encoders_too(pair: Pair) -> None:
+    engine = replace(PLAIN, max_num_batched_tokens=64)
+    readers = (
+        Request(0, Prompt(1), 3, images=(Image(0, 1, 1),)),
+        Request(1, Prompt(24), 1, images=(Image(0, 24, 2),)),
+    )
+    for trace in pair.run(Scenario(engine, readers, (Pause(2, clear_cache=True),))):
+        assert (trace.outcome, trace.violations) == ("finished", ())
 
 
 def test_the_ec_connector_is_told_of_what_is_given_up(shared_home: Home) -> None:

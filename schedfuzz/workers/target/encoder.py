@@ -74,6 +74,9 @@ class Encoder(Part):
                 detail = f"positions {start}..{end - 1} need {name} (at {image.offset})"
                 checks.fail(self.runner, "encoder-missing", detail, state)
 
+    def reset_encoder_cache(self) -> None:
+        self.cache.clear()
+
     # -- the manager's books, between two steps --------------------------------------------------
 
     def settled(self) -> None:

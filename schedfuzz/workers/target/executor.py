@@ -74,6 +74,9 @@ class SimulatedExecutor(Executor):
         self, method: Any, timeout: Any = None, args: Any = (), kwargs: Any = None,
         non_block: bool = False,
     ) -> Any:  # fmt: skip
+        if method == "reset_encoder_cache":
+            for part in self.drive.runner.parts:
+                part.reset_encoder_cache()
         return []
 
     @property

@@ -37,6 +37,9 @@ class Part:
         """Return fields for vLLM's ModelRunnerOutput, after sampling (empty steps too)."""
         return {}
 
+    def reset_encoder_cache(self) -> None:
+        """See that the engine had the workers give up all encoder outputs, between two steps."""
+
     def settled(self) -> None:
         """See the engine after each of its steps, when outputs were taken over too."""
 
