@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from measuring import megabytes
 from msgspec.structs import replace
 
 from schedfuzz.corpus.errors import InfraError
@@ -168,7 +169,7 @@ def _cost(count: int) -> Result:
         for scenario in scenarios:
             pair.run(scenario)
         rate = count / (time.perf_counter() - start)
-        held = [_resident(side.worker) for side in (pair.before, pair.after)]
+        held = [megabytes(side.worker) for side in (pair.before, pair.after)]
         gpu = 0 if build_kind() == "cpu" else _gpu_megabytes(pair)
     word: Word = "PASS" if max(held) < 4096 and gpu < 4096 else "FAIL"
     return Result(word, f"{rate:.1f} executions of the pair a second; {held} MB resident, "
@@ -209,11 +210,6 @@ def _same(verdicts: Sequence[str]) -> int:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _resident(pid: int | None) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) >> 10
 
 
 def _query(fields: str) -> str:

@@ -1,11 +1,12 @@
-"""Nouns: options, seeds.
+"""Nouns: options, seeds, memory.
 
-What the two measuring scripts beside this file share: their arguments, and one hunt per seed, each
-in a process of its own.
+What the measuring scripts beside this file share: arguments, one hunt per seed, each in a process
+of its own, and the memory of a process.
 """
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,3 +43,12 @@ def alone(work: Callable[[], Row]) -> Row:
     log = Home.locate().logs / "bench.log"
     [row] = in_child(lambda tell, stopping: tell(work()), log)
     return dict(row)
+
+
+def megabytes(pid: int | None) -> int:
+    """Return what a process holds of the memory, 0 for one that is just being replaced."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except FileNotFoundError:
+        return 0
+    return pages * os.sysconf("SC_PAGESIZE") >> 20

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from measuring import megabytes
+
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.judge import judge
@@ -86,7 +88,7 @@ def _turn(scenarios: list[Scenario], pair: Pair, reference: Pair) -> Row:
         row[f"{name}_seconds"], row[f"{name}_cpu_ms"] = _timed(scenarios, played)
     sides = (pair.before, pair.after)
     return row | {
-        "megabytes": [_megabytes(side.worker) for side in sides],
+        "megabytes": [megabytes(side.worker) for side in sides],
         "workers": [side.worker for side in sides],
     }
 
@@ -116,14 +118,6 @@ def _cpu_ms(pid: int | None) -> tuple[int | None, float]:
     except FileNotFoundError:
         return None, 0.0
     return pid, 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _megabytes(pid: int | None) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except FileNotFoundError:
-        return 0
-    return pages * os.sysconf("SC_PAGESIZE") >> 20
 
 
 def _figures(release: str, rows: list[Row]) -> Row:

@@ -20,7 +20,7 @@ from schedfuzz.corpus.order import order
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Step, Trace
 from schedfuzz.fuzzer.generate import generate
-from schedfuzz.fuzzer.judge import judge, key, shorter, title
+from schedfuzz.fuzzer.judge import judge, key, shorter, title, unbroken
 from schedfuzz.fuzzer.supported import Supported
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.target.real import limits
@@ -157,7 +157,7 @@ def difference(simulated: Trace, real: Trace) -> tuple[str, str] | None:
         if key(first[0]) != key(first[1]):
             return f"{title(first[0])} / {title(first[1])}", first[1].detail
         # The same rule on both: what went before must differ, or what came after.
-        one, two = (replace(trace, outcome="finished", violations=()) for trace in (one, two))
+        one, two = unbroken(one, two)
     verdict = judge(one, two)
     if verdict.verdict == "fixed":
         return f"only the simulated runner breaks {verdict.title}", verdict.detail

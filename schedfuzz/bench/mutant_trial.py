@@ -17,7 +17,7 @@ from schedfuzz.bench.mutation import Mutation
 from schedfuzz.bench.reference import Reference
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace, Verdict
-from schedfuzz.fuzzer.judge import judge, key
+from schedfuzz.fuzzer.judge import judge, key, unbroken
 from schedfuzz.fuzzer.mutate import mutate
 from schedfuzz.workers.process import TargetProcess
 
@@ -39,8 +39,7 @@ def difference(original: Trace, mutant: Trace) -> Verdict:
         return replace(verdict, verdict="changed")
     if key(original.violations[0]) != key(mutant.violations[0]):
         return verdict
-    one, two = (replace(trace, outcome="finished", violations=()) for trace in (original, mutant))
-    return judge(one, two)
+    return judge(*unbroken(original, mutant))
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,15 @@ def _share_decision(one: Scheduled | None, two: Scheduled | None) -> tuple[str, 
     return None
 
 
+def unbroken(before: Trace, after: Trace) -> tuple[Trace, Trace]:
+    """Return two traces as if no rule was broken: judged, they differ in what they did."""
+    one, two = (
+        msgspec.structs.replace(trace, outcome="finished", violations=())
+        for trace in (before, after)
+    )
+    return one, two
+
+
 def shorter(before: Trace, after: Trace) -> int:
     """Return the engine steps that show the verdict: those of the side that broke, else the most.
 
