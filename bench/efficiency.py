@@ -15,12 +15,12 @@ import msgspec
 from measuring import Row, alone, parse, per_seed
 
 from schedfuzz.bench.trial import hunt_plan
-from schedfuzz.cli.recorder import DatabaseRecorder
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.db import writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer.hunt import Hunt
+from schedfuzz.service.recorder import DatabaseRecorder
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.process import TargetProcess
@@ -69,7 +69,7 @@ def hunt(pair: Pair, scratch: Path, seconds: float, seed: int, file: Path) -> Ro
     number = writes.start_hunt(store, "before", "after", seed, {})
     recorder = DatabaseRecorder(store, number, "before", "after")
     plan = hunt_plan(scratch, seed, seconds)
-    hunt = Hunt(pair, recorder, plan, lambda totals: None, lambda: False)
+    hunt = Hunt(pair.run, recorder, plan, lambda totals: None, lambda: False)
     counted = len(ran)
     totals = hunt.run_guided()
     file.write_bytes(msgspec.msgpack.encode(ran[counted:]))

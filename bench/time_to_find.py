@@ -53,7 +53,7 @@ def hunt(pair: Pair, rule: str, seed: int, seconds: float) -> Row:
 
     with tempfile.TemporaryDirectory() as scratch:
         plan = hunt_plan(Path(scratch), seed, seconds)
-        hunt = Hunt(pair, Memory(sighted), plan, lambda totals: None, lambda: bool(hit))
+        hunt = Hunt(pair.run, Memory(sighted), plan, lambda totals: None, lambda: bool(hit))
         totals = hunt.run_guided()
     executions, found_at = hit[0] if hit else (totals.executions, totals.seconds)
     return {

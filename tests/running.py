@@ -24,14 +24,16 @@ def read_to(process: subprocess.Popen[str], start: str) -> None:
     raise AssertionError("".join(seen))
 
 
-def until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE
+def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Return the first answer that is true; fail with the last one after so many seconds."""
+    end = time.monotonic() + seconds
+    answer = None
     while time.monotonic() < end:
         answer = condition()
         if answer:
             return answer
         time.sleep(0.1)
-    raise AssertionError("it did not happen")
+    raise AssertionError(f"it did not happen in {seconds:.0f} s; last seen: {answer!r}")
 
 
 def processes(hunt: int) -> dict[int, int]:

@@ -10,9 +10,8 @@ from schedfuzz.bench import bugs as module
 from schedfuzz.bench.bugs import Budget, BugsBench, ledger_plan
 from schedfuzz.bench.ledger import Ledger
 from schedfuzz.bench.table import Bug
-from schedfuzz.cli.source import write_file
 from schedfuzz.corpus.errors import InfraError
-from schedfuzz.workers.home import Home
+from schedfuzz.workers.home import Home, write_file
 
 TOTALS = {"totals": {"executions": 9, "seconds": 3.0, "infra": 0}}
 

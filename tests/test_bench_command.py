@@ -1,6 +1,7 @@
 """The bench verbs: bad input without vLLM; one short real bench of each."""
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import click
 import pytest
 from command import schedfuzz
+from fabricated import FakePair
 from running import read_to
 
-from schedfuzz.cli.bench import Duration
+from schedfuzz.bench.fidelity import Fidelity
+from schedfuzz.cli import fidelity as fidelity_module
 from schedfuzz.cli.main import run
+from schedfuzz.cli.options import Seconds
 from schedfuzz.corpus.codec import decode
 from schedfuzz.fuzzer import guide
 from schedfuzz.workers.home import Home
@@ -51,13 +55,38 @@ def test_bad_input_is_one_line(home, tmp_path, monkeypatch, capfd, arguments, pa
     ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("0", 0)]
 )
 def test_a_time_may_have_a_unit(text: str, seconds: float) -> None:
-    assert Duration().convert(text, None, None) == seconds
+    assert Seconds().convert(text, None, None) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "-1", "1d", "1 m", "nan", "1e3", "9" * 99])
+@pytest.mark.parametrize("text", ["", "m", "-1", "1d", "1 m", "nan", "inf", "1e3", "9" * 99])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write it like 90, 90s, 10m or 2h"):
-        Duration().convert(text, None, None)
+        Seconds().convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["4", "25h", "1441m", "0.1s"])
+def test_a_time_keeps_its_bounds_whatever_its_unit(text: str) -> None:
+    day = Seconds(5, 86_400)
+    assert [day.convert(edge, None, None) for edge in ("5", "24h", 600.0)] == [5, 86_400, 600]
+    with pytest.raises(click.BadParameter, match="is not within 5 to 86,400 seconds; write"):
+        day.convert(text, None, None)
+
+
+def test_a_fidelity_that_is_interrupted_says_that_it_was_cut_short(monkeypatch, capfd) -> None:
+    def measure(*_: object) -> Fidelity:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Fidelity("0.29.0", 1, compared=7, equal=7)
+
+    monkeypatch.setattr(fidelity_module, "measure", measure)
+    monkeypatch.setattr(fidelity_module, "start_pair", lambda *_, **__: FakePair())
+    assert run(["bench", "fidelity", "0.29.0", "--scenarios", "50"]) == 130
+    assert "cut short: 7 of 50 scenarios were compared\n" in capfd.readouterr().out
+
+
+def test_the_help_names_every_bench(capfd) -> None:
+    assert run(["bench", "-h"]) == 0
+    summary = " ".join(capfd.readouterr().out.partition("Options:")[0].split())
+    assert "bugs" in summary and "mutants" in summary and "simulated runner" in summary
 
 
 # -- real ones -----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from schedfuzz.bench import summary
 from schedfuzz.bench.ledger import Ledger
 from schedfuzz.bench.plot import step_plot
 from schedfuzz.bench.table import Bug
-from schedfuzz.cli.source import write_file
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.workers.home import write_file
 
 PLAN = {"time": 600.0, "table": {"PR#1": {"before": "0.28.0", "component": ("m:f", "m:g")}}}
 

@@ -13,12 +13,12 @@ from schedfuzz.bench.mutant_trial import MAX_INFRA, RUNS_AFTER_DIVERGENCE, Limit
 from schedfuzz.bench.mutants import MODULES, MutantsBench, sample, within_reach
 from schedfuzz.bench.mutation import Mutation
 from schedfuzz.bench.reference import Reference, scenarios
-from schedfuzz.cli.source import write_file
 from schedfuzz.corpus.codec import encode
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace, Violation
 from schedfuzz.workers.environment import Environment
+from schedfuzz.workers.home import write_file
 
 SITE = "vllm.v1.core.block_pool:f:1"
 FINISHED = msgspec.structs.replace(trace(FIRST, SECOND), coverage=bytes([1, 1]))

@@ -10,6 +10,7 @@ import pytest
 from command import schedfuzz
 from fabricated import FIRST, SMALL, FakePair, trace
 
+from schedfuzz.cli import hunt as hunt_module
 from schedfuzz.cli import minimize as minimize_module
 from schedfuzz.cli.main import run
 from schedfuzz.corpus import codec
@@ -166,8 +167,10 @@ def test_a_scenario_with_nothing_to_minimize(refused_here, monkeypatch, tmp_path
         (("minimize", "1", "0.28.0"), "give both BEFORE and AFTER"),
         (("minimize", "x.json"), "a SCENARIO file needs BEFORE and AFTER"),
         (("minimize", "1", "--out", "x.json"), "--out is for a SCENARIO file"),
-        (("show", "first"), "'first'"),
-        (("show", "0"), "0 is not in the range"),
+        (("show", "first"), "'first' is no finding: write its number; `schedfuzz findings` lists"),
+        (("show", "0"), "'0' is no finding"),
+        (("show", "9" * 30), "is no finding"),
+        (("export", "-1", "--out", "x"), "-1"),
         (("findings", "--verdict", "bad"), "'bad'"),
         (("corpus", "merge", *PAIR, "nowhere"), "'nowhere'"),
     ],
@@ -179,3 +182,44 @@ def test_bad_arguments_are_one_line(capfd, arguments, part) -> None:
     assert err.startswith(f"schedfuzz {arguments[0]}")
     assert err.endswith(" --help`\n")
     assert part in err
+
+
+@pytest.mark.parametrize("text", ["nan", "-1", "inf", "1e999", "soon"])
+@pytest.mark.parametrize(
+    "verb", [("hunt", "0.28.0"), ("minimize", "1"), ("campaign", "add", "0.28.0")]
+)
+def test_no_time(refused_here, verb, text) -> None:
+    line = refused_here(*verb, f"--time={text}")
+    assert f"{text!r} is not a time; write it like 90, 90s, 10m or 2h" in line
+
+
+def test_a_time_beyond_its_bounds(refused_here) -> None:
+    line = refused_here("campaign", "add", "0.28.0", "--slice", "25h")
+    assert "'25h' is not within 5 to 86,400 seconds; write it like 90, 10m or 2h" in line
+
+
+def test_a_class_with_a_dot_in_the_place_of_the_colon(refused_here) -> None:
+    for text, cure in (("mysched.Fair", "mysched:Fair"), ("a.b.Fair", "a.b:Fair")):
+        line = refused_here("hunt", "0.29.0", "--scheduler-cls", text)
+        assert line.endswith(f"{text!r} is not module:Class; write {cure}")
+    assert "write a release like" in refused_here("hunt", "0.29.0", "--scheduler-cls", "x y")
+
+
+def test_a_path_that_no_system_takes(refused_here) -> None:
+    assert "cannot read it (File name too long)" in refused_here("replay", "a" * 300, *PAIR)
+
+
+def test_what_is_wrong_does_not_steer_the_terminal(refused_here) -> None:
+    field = r"\u001b]0;x\u0007\n"
+    hostile = f'{{"engine":{{"max_model_len":16,"num_blocks":4,"{field}":1}},"requests":[]}}'
+    line = refused_here("replay", "-", *PAIR, stdin=hostile)
+    assert line.isprintable() and r"\x1b]0;x\x07\n" in line
+
+
+def test_a_result_file_is_tried_and_not_left_behind(tmp_path: Path) -> None:
+    hunt_module._check_writable(tmp_path / "new" / "out.json")
+    assert list((tmp_path / "new").iterdir()) == []
+    old = tmp_path / "old.json"
+    old.write_text("{}")
+    hunt_module._check_writable(old)
+    assert old.read_text() == "{}"

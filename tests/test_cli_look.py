@@ -46,14 +46,16 @@ def look(*arguments: str) -> Result:
     return CliRunner().invoke(command, arguments[1:], catch_exceptions=False)
 
 
-def test_findings_come_worst_first_and_filtered(store: Store) -> None:
+def test_findings_come_news_first_and_filtered(store: Store) -> None:
     for name, kind in (
-        ("changed", "divergence"), ("fixed", "contract"), ("fixed", "crash"), ("regressed", "leak"),
+        ("changed", "divergence"), ("both", "crash"), ("fixed", "contract"), ("fixed", "crash"),
+        ("regressed", "leak"),
     ):  # fmt: skip
         add(store, name, kind)
     rows = json.loads(look("findings", "--json").stdout)
     assert [(row["verdict"], row["kind"]) for row in rows] == [
-        ("regressed", "leak"), ("fixed", "crash"), ("fixed", "contract"), ("changed", "divergence"),
+        ("regressed", "leak"), ("fixed", "crash"), ("fixed", "contract"), ("both", "crash"),
+        ("changed", "divergence"),
     ]  # fmt: skip
     one = json.loads(look("findings", "--json", "--verdict", "fixed", "--kind", "crash").stdout)
     assert [row["id"] for row in one] == [rows[1]["id"]]
@@ -165,6 +167,18 @@ def test_what_could_not_be_run_is_a_fault_not_a_verdict(monkeypatch, capsys, tmp
     assert err == "schedfuzz: the scenario could not be run: worker ended by SIGKILL\n"
 
 
+def test_what_a_release_lacks_is_no_verdict(monkeypatch, capsys, tmp_path) -> None:
+    lacking = Trace("unsupported", reason="engine.async_scheduling false")
+    monkeypatch.setattr(replay_module, "start_pair", lambda *_: FakePair(GOOD, lacking))
+    file = tmp_path / "small.json"
+    file.write_text(codec.pretty(SMALL))
+    assert run(["replay", str(file), "0.28.0", "0.29.0"]) == 2
+    assert capsys.readouterr() == (
+        "", "schedfuzz: target 0.29.0: it plays engine.async_scheduling = false only; "
+        "change the scenario or name another target\n",
+    )  # fmt: skip
+
+
 def test_the_reason_stands_on_top_of_the_steps(monkeypatch) -> None:
     lines = replayed(monkeypatch, (BROKEN, GOOD)).stdout.splitlines()
     assert lines[0].startswith("fixed  contract  token-budget  ")
@@ -205,7 +219,7 @@ def test_a_runners_finding_is_named_and_has_no_export(store: Store) -> None:
 
 
 def test_show_suggests_only_what_can_help(store: Store) -> None:
-    commands = look("show", str(add(store, "fixed", "contract", "one"))).stdout
+    commands = look("show", str(add(store, "fixed", "contract", "one", rule="seats"))).stdout
     assert "schedfuzz export" in commands and "schedfuzz minimize" in commands
     number = add(store, "both", "corruption", "two")
     writes.save_reproducer(store, number, SMALL, 3, 10, "done")

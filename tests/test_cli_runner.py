@@ -7,13 +7,14 @@ from random import Random
 
 import pytest
 from fabricated import SMALL
+from msgspec.structs import replace
 from running import until
 from stub_hunt import started, stub_hunt
 
-from schedfuzz.cli.hunt import seed_corpus
 from schedfuzz.cli.main import run
 from schedfuzz.cli.source import parse_on, typed_name
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.brought import seed_corpus
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import open_store
@@ -133,6 +134,28 @@ def test_every_scenario_is_fitted_to_what_the_real_runner_plays(after) -> None:
         assert (fitted is scenario) == (scenario not in beyond)
     if after == "simulated":  # the two look drafts up in different tokens
         assert all(supported.fit(s).engine.spec_method != "ngram" for s in scenarios)
+
+
+@pytest.mark.parametrize("verb", ["replay", "minimize"])
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({}, "it plays engine.block_size = 32 and its whole multiples only"),
+        ({"block_size": 32, "max_loras": 1}, "it cannot play engine.max_loras"),
+    ],
+)
+def test_what_the_real_runner_cannot_play_is_refused_before_it_starts(
+    env, tmp_path, capfd, monkeypatch, verb, fields, part
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)  # whatever machine this is: no GPU
+    file = tmp_path / "small.json"
+    file.write_text(codec.pretty(replace(SMALL, engine=replace(SMALL.engine, **fields))))
+    assert run([verb, str(file), "0.29.0", "0.29.0:real"]) == 2
+    assert capfd.readouterr() == (
+        "",
+        f"schedfuzz: target 0.29.0:real: {part}; change the scenario or name another target\n",
+    )
+    assert not (tmp_path / "home").exists()  # no environment was built, no target started
 
 
 def test_two_simulated_runners_play_everything() -> None:

@@ -13,14 +13,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from fabricated import SMALL
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import OperationalError
 from test_db_writers import in_processes
 
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import migrate, queries, writes
+from schedfuzz.db import connect, migrate, queries, writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.db.models import Base
 
@@ -128,21 +126,38 @@ def change(url: str, *statements: str) -> None:
     store.close()
 
 
-def test_findings_of_the_first_schema_are_the_schedulers(url: str) -> None:
-    """The column came later, when only the simulated runner had found anything."""
-    store = open_store(url)
-    hunt = writes.start_hunt(store, "a", "b", 1, {})
-    for name, kind in (("fixed", "crash"), ("changed", "divergence")):
-        verdict = Verdict(name, kind, "rule", name, "a title")  # type: ignore[arg-type]
-        writes.record_verdict(store, hunt, "a", "b", verdict, SMALL, 1, 1, 0.5)
-    store.close()
-    change(
-        url, "ALTER TABLE findings DROP COLUMN component",
-        f"UPDATE {migrate.VERSION_TABLE} SET version_num = '0001'",
-    )  # fmt: skip
+FIRST_SCHEMA = (
+    "INSERT INTO hunts (id, before, after, seed, state, started_at, executions, seconds, options)"
+    " VALUES (1, 'a', 'b', 1, 'done', '2026-01-01 00:00:00.000000', 1, 1.5, '{}')",
+    "INSERT INTO scenarios (id, data, requests, events, schema) VALUES ('s', '{}', 1, 0, 1)",
+    *(
+        "INSERT INTO findings (before, after, fingerprint, verdict, kind, rule, title, detail,"
+        " status, count, hunt_id, executions_to_find, seconds_to_find, first_seen_at,"
+        " last_seen_at, scenario_id, reproducer_id, reproducer_requests, reproducer_events,"
+        " reproducer_steps, minimize_state, minimize_calls, confirm_runs, confirm_hits) VALUES"
+        f" ('a', 'b', '{verdict}', '{verdict}', '{kind}', 'rule', 'a title', '', 'new', 1, 1, 1,"
+        " 0.5, '2026-01-01 00:00:00.000000', '2026-01-01 00:00:00.000000', 's', 's', 1, 0, 1,"
+        " 'none', 0, 0, 0)"
+        for verdict, kind in (("fixed", "crash"), ("changed", "divergence"))
+    ),
+)
+
+
+def test_a_database_of_the_first_schema_comes_along(url: str) -> None:
+    """What was stored before only the simulated runner had found, and no campaign had hunted."""
+    parsed = connect._parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        connect._make_folder(parsed)
+    engine = connect._engine(parsed, 5)
+    with engine.begin() as connection:
+        migrate.upgrade(connection, "0001")
+        for statement in FIRST_SCHEMA:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
     store = open_store(url)
     assert drift(store.engine) == []
     assert [row.component for row in queries.list_findings(store)] == ["scheduler", None]
+    assert [(row.seconds, row.campaign_id) for row in queries.list_hunts(store)] == [(1.5, None)]
     store.close()
 
 

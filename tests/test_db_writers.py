@@ -28,28 +28,31 @@ def in_processes(work: Callable[..., None], *arguments: object, count: int = 8) 
     for child in children:
         child.start()
     for child in children:
-        child.join(60)
+        child.join(600)  # only against a hang: a loaded machine is slow
     assert [child.exitcode for child in children] == [0] * count
 
 
-def count_many(index: int, url: str, hunt_id: int, rounds: int) -> None:
+def count_many(index: int, url: str, hunt_id: int, times: int) -> None:
     store = open_store(url)
-    for number in range(rounds):
-        record(store, hunt_id, verdict("shared"), scenario(1 + number % 3))
-        record(store, hunt_id, verdict(f"own {index}"), scenario(1 + number % 3))
-        record(store, hunt_id, verdict(f"round {number}"), scenario(1 + number % 3))
+    for number in range(times):
+        names = ("shared", f"own {index}", f"round {number}")
+        record(store, hunt_id, verdict(names[number % 3]), scenario(1 + number % 4))
+    store.close()
 
 
-def test_counts_are_exact_with_eight_writers(url: str) -> None:
+@pytest.mark.parametrize("times", [36, 1250], ids=["few", "ten-thousand-in-total"])
+def test_counts_are_exact_with_eight_writers(url: str, times: int) -> None:
     store = open_store(url)
     one = hunt(store)
     store.close()
-    in_processes(count_many, url, one, 12)
+    in_processes(count_many, url, one, times)
     store = open_store(url)
-    expected = {"shared": 96} | {f"own {n}": 12 for n in range(8)}
-    expected |= {f"round {n}": 8 for n in range(12)}
+    thirds = [len(range(first, times, 3)) for first in range(3)]
+    expected = {"shared": 8 * thirds[0]} | {f"own {n}": thirds[1] for n in range(8)}
+    expected |= {f"round {n}": 8 for n in range(2, times, 3)}
     found = queries.list_findings(store)
     assert {row.fingerprint: row.count for row in found} == expected
+    assert sum(row.count for row in found) == 8 * times
     kept = [len(queries.list_occurrences(store, row.id)) for row in found]
     assert kept == [min(row.count, writes.KEPT_OCCURRENCES) for row in found]
     store.close()

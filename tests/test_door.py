@@ -1,4 +1,4 @@
-"""The door: `./dev run` leaves relative paths to the caller."""
+"""The door: `./dev run` leaves relative paths to the caller, a wrong verb is one line."""
 
 import subprocess
 from pathlib import Path
@@ -14,3 +14,12 @@ def test_a_relative_path_is_the_callers(tmp_path: Path) -> None:
     )  # fmt: skip
     assert answer.returncode == 2
     assert answer.stderr.splitlines()[-1].startswith("schedfuzz: case.json: engine = 3")
+
+
+def test_a_wrong_verb_is_one_line_with_the_cure() -> None:
+    answer = subprocess.run(
+        [str(ROOT / "dev"), "nosuch"], capture_output=True, text=True, timeout=60
+    )
+    assert (answer.returncode, answer.stdout) == (2, "")
+    [line] = answer.stderr.splitlines()
+    assert "'nosuch'" in line and "setup, hunt, run" in line and "`./dev run nosuch`" in line

@@ -12,10 +12,10 @@ import pytest
 from fabricated import SMALL
 from stub_hunt import command, started, stub_hunt
 
-from schedfuzz.cli.recorder import KEPT_INCIDENTS, DatabaseRecorder
 from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer import guide
+from schedfuzz.service.recorder import KEPT_INCIDENTS, DatabaseRecorder
 
 pytestmark = pytest.mark.skipif(not guide.available(), reason="no Atheris on this machine")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schedfuzz.corpus.events import ResetPrefixCache
+from schedfuzz.corpus.events import Pause, ResetPrefixCache
 from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Violation
 from schedfuzz.workers.target.progress import (
@@ -129,6 +129,8 @@ def test_each_reset_may_undo_all_work() -> None:
     """A client that resets again and again starves its own requests: no release's fault."""
     events = tuple(ResetPrefixCache(3 * step, preempt_running=True) for step in range(60))
     assert livelock_bound(replace(SCENARIO, events=events)) == 16 + 61 * 2 * 9
+    pauses = tuple(Pause(3 * step, clear_cache=step > 0) for step in range(4))
+    assert livelock_bound(replace(SCENARIO, events=pauses)) == 16 + 4 * 2 * 9
 
 
 # -- passed over ---------------------------------------------------------------------------------

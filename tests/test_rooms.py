@@ -15,10 +15,9 @@ ALLOWED = {
     "db": {"corpus", "db"},
     "fuzzer": {"corpus", "fuzzer"},
     "bench": {"corpus", "workers", "fuzzer", "bench"},
-    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "cli"},
+    "service": {"corpus", "workers", "fuzzer", "db", "service"},
+    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "service", "cli"},
 }
-# `hunt` drives the pair; nothing else that thinks may know how things run.
-ALSO = {"fuzzer/hunt.py": {"workers"}}
 # What the core (the language, what runs in a target, what thinks) never imports.
 CORE = ("corpus", "workers/target", "fuzzer")
 FRAMEWORKS = {"ray", "sqlalchemy", "alembic", "atheris"}
@@ -56,7 +55,7 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
     if not room:
         pytest.skip("the package's own __init__")
     relative = path.relative_to(ROOT).as_posix()
-    allowed = ALLOWED[room] | ALSO.get(relative, set())
+    allowed = ALLOWED[room]
     for name in imports(path):
         inner = re.fullmatch(r"schedfuzz\.(.+)", name)
         if inner:

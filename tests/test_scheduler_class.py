@@ -42,5 +42,6 @@ def test_a_class_is_hunted_against_vllms_own(
     assert done.returncode == code, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert "engine.async_scheduling false" in result["left_out"]
+    assert "kept to engine.async_scheduling = false, for one of the targets plays" in done.stderr
     rules = {finding["rule"] for finding in result["findings"] if finding["verdict"] == "regressed"}
     assert bool(rules) == (name == "Forgetful"), rules

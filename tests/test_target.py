@@ -11,7 +11,7 @@ from fabricated import SEED_BUG
 
 from schedfuzz.corpus.codec import decode
 from schedfuzz.corpus.outputs import expected_outputs
-from schedfuzz.corpus.scenario import Prompt, Request, Scenario
+from schedfuzz.corpus.scenario import Engine, Prompt, Request, Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.judge import judge
@@ -171,6 +171,34 @@ def test_a_dying_engine_process_is_a_crash(shared_home: Home) -> None:
     trace = broken(shared_home, "0.29.0", "dying_process", two_requests())
     assert (trace.violations[0].kind, trace.violations[0].rule) == ("crash", "process-died")
     assert "SIGABRT" in trace.violations[0].detail
+
+
+def test_a_process_that_the_engine_leaves_is_a_crash(shared_home: Home) -> None:
+    """Also with the exit code of a worker that has nothing more to do."""
+    trace = broken(shared_home, "0.29.0", "leaving_process", two_requests())
+    assert (trace.violations[0].kind, trace.violations[0].rule) == ("crash", "process-died")
+
+
+@pytest.mark.parametrize(
+    "fault, rule, detail",
+    [
+        ("unspeakable_error", r"Bad\x1b", r"Bad\x1b: (its text cannot be had)"),
+        ("hostile_error", "RuntimeError", r"RuntimeError: \ud800 \x00 \x1b[31m"),
+    ],
+)
+def test_what_an_error_says_is_told_as_plain_text(
+    shared_home: Home, fault: str, rule: str, detail: str
+) -> None:
+    [violation] = broken(shared_home, "0.29.0", fault, two_requests()).violations
+    assert (violation.kind, violation.rule, violation.detail) == ("crash", rule, detail)
+    assert violation.function == "vllm.v1.core.sched.scheduler:Scheduler.schedule"
+
+
+def test_a_story_that_is_too_long_is_infra_and_no_hang(shared_home: Home) -> None:
+    requests = tuple(Request(number, Prompt(1), 40) for number in range(3))
+    story = Scenario(Engine(max_model_len=66, num_blocks=40), requests)
+    trace = broken(shared_home, "0.29.0", "slow_schedule", story, cpu_seconds=1.0)
+    assert trace.outcome == "infra" and "it was still moving at step" in trace.reason
 
 
 def test_a_killed_process_is_infra_and_never_a_finding(shared_home: Home) -> None:

@@ -120,7 +120,7 @@ class Trial:
         def over() -> bool:
             return stopping() or len(self.seen) == len(self.watches)
 
-        hunt = Hunt(self.pair, self.memory, plan, lambda totals: None, over)
+        hunt = Hunt(self.pair.run, self.memory, plan, lambda totals: None, over)
         totals = hunt.run_guided()
         for watch in self.watches:
             self.tell({"end": watch.bug.id} | self._outcome(watch, totals, stopping))

@@ -5,7 +5,6 @@ from the release. Both keep their results in the JSON file as they go and contin
 started again.
 """
 
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,31 +22,17 @@ from schedfuzz.bench.plot import step_plot
 from schedfuzz.bench.reference import scenarios
 from schedfuzz.bench.table import Bug, chosen, default_table, load_table
 from schedfuzz.cli.bench_tables import print_bugs, print_mutants
-from schedfuzz.cli.hunt import seed_corpus
-from schedfuzz.cli.signals import EXIT_INTERRUPTED, stop_on_signals
-from schedfuzz.cli.source import write_file
+from schedfuzz.cli.options import Seconds
 from schedfuzz.cli.targets import say
+from schedfuzz.corpus.brought import seed_corpus
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.fuzzer import guide
 from schedfuzz.workers.build import ensure
-from schedfuzz.workers.home import Home, make_directory
+from schedfuzz.workers.home import Home, make_directory, write_file
+from schedfuzz.workers.signals import EXIT_INTERRUPTED, stop_on_signals
 from schedfuzz.workers.targets import parse_release
 
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 A_PATH = click.Path(path_type=Path)
-
-
-class Duration(click.ParamType):
-    """A time as 90, 90s, 10m or 2h; its value is in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the seconds."""
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh]?)", str(value))
-        if match is None:
-            self.fail(f"{value!r} is not a time; write it like 90, 90s, 10m or 2h", param, ctx)
-        return float(match[1]) * UNITS[match[2]]
 
 
 json_file_option = click.option(
@@ -58,13 +43,13 @@ json_file_option = click.option(
 
 @click.group()
 def bench() -> None:
-    """Measure the fuzzer: known bugs found, mutants killed."""
+    """Measure the fuzzer: known bugs found, mutants killed, how true the simulated runner is."""
 
 
 @bench.command()
 @click.option("--table", type=A_PATH, metavar="FILE", help="Another table of bugs.")
 @click.option("--only", multiple=True, metavar="ID", help="Only this bug (may be repeated).")
-@click.option("--time", "seconds", type=Duration(), default="10m", metavar="TIME",
+@click.option("--time", "seconds", type=Seconds(), default="10m", metavar="TIME",
               help="Hunt a pair with one seed for this long (default 10m).")  # fmt: skip
 @click.option("--runs", type=click.IntRange(1), help="Or for this many executions.")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, help="Hunts per pair (3).")
@@ -108,7 +93,7 @@ def _report_bugs(
 @click.argument("release")
 @click.option("--count", type=click.IntRange(1), default=100, help="How many mutants (100).")
 @click.option("--seed", type=click.IntRange(0), default=1, help="Which mutants and scenarios (1).")
-@click.option("--time", "seconds", type=Duration(), default="60", metavar="TIME",
+@click.option("--time", "seconds", type=Seconds(), default="60", metavar="TIME",
               help="Try each mutant for this long at most (default 60).")  # fmt: skip
 @click.option("--runs", type=click.IntRange(1), help="Or for this many executions.")
 @click.option("--scenarios", "pool", type=click.IntRange(1), default=1000,

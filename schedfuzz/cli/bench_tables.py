@@ -7,7 +7,8 @@ import click
 from rich import box
 from rich.table import Table
 
-from schedfuzz.cli.screen import plain, print_table
+from schedfuzz.cli.screen import print_table
+from schedfuzz.corpus.printable import plain
 
 
 def print_bugs(summary: Mapping[str, Any]) -> None:

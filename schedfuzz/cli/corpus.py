@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 from schedfuzz.cli.options import json_option, print_json
-from schedfuzz.cli.signals import EXIT_INTERRUPTED, StopRequest, stop_on_signals
-from schedfuzz.cli.source import start_pair, write_file
+from schedfuzz.cli.source import start_pair
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.fuzzer.distill import Entry, distill, lit
 from schedfuzz.fuzzer.judge import judge
-from schedfuzz.workers.home import Home, make_directory
+from schedfuzz.workers.home import Home, make_directory, write_file
 from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.signals import EXIT_INTERRUPTED, StopRequest, stop_on_signals
 from schedfuzz.workers.targets import Target, parse_target
 
 LINE_SECONDS = 10.0

@@ -12,12 +12,14 @@ import click
 from rich.table import Table
 
 from schedfuzz.cli.corpus import LINE_SECONDS, files_in, read_scenario
-from schedfuzz.cli.hunt import OTHER_PLACE, seed_corpus
+from schedfuzz.cli.hunt import OTHER_PLACE
 from schedfuzz.cli.options import json_option, print_json
-from schedfuzz.cli.screen import plain, print_table
+from schedfuzz.cli.screen import print_table
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.brought import seed_corpus
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.printable import plain
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.workers.build import ensure
 from schedfuzz.workers.covering import Figures, Report, measure

@@ -8,8 +8,8 @@ the other runner, for one.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schedfuzz.cli.screen import plain
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.printable import plain
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.workers.targets import Runner
 

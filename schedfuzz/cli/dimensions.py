@@ -14,17 +14,17 @@ import click
 
 from schedfuzz.cli.corpus import LINE_SECONDS
 from schedfuzz.cli.dimension_page import PARTS, Cell, Column, cell, page, table
-from schedfuzz.cli.hunt import OTHER_PLACE, seed_corpus
-from schedfuzz.cli.source import write_file
+from schedfuzz.cli.hunt import OTHER_PLACE
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.brought import seed_corpus
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.fuzzer.supported import Supported
 from schedfuzz.workers.build import ensure
 from schedfuzz.workers.environment import Environment, list_environments
-from schedfuzz.workers.home import Home, make_directory
+from schedfuzz.workers.home import Home, make_directory, write_file
 from schedfuzz.workers.process import TargetProcess
 from schedfuzz.workers.target.real import limits
 from schedfuzz.workers.targets import Runner, Target, parse_release

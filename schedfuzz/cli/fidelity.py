@@ -12,13 +12,13 @@ import msgspec
 
 from schedfuzz.bench.fidelity import Fidelity, measure
 from schedfuzz.cli.hunt import EXIT_FINDINGS, OTHER_PLACE
-from schedfuzz.cli.screen import plain
-from schedfuzz.cli.signals import EXIT_INTERRUPTED, stop_on_signals
-from schedfuzz.cli.source import start_pair, write_file
+from schedfuzz.cli.source import start_pair
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InfraError
-from schedfuzz.workers.home import make_directory
+from schedfuzz.corpus.printable import plain
+from schedfuzz.workers.home import make_directory, write_file
+from schedfuzz.workers.signals import EXIT_INTERRUPTED, stop_on_signals
 from schedfuzz.workers.targets import Target, parse_release
 
 LINE_SECONDS = 10.0
@@ -55,6 +55,7 @@ def fidelity(
         write_file(json_file, msgspec.json.format(msgspec.json.encode(result.as_json())).decode())
     _report(result, out)
     if stop.made:
+        click.echo(f"cut short: {result.compared} of {scenarios} scenarios were compared")
         return EXIT_INTERRUPTED
     if not result.compared:
         raise InfraError(f"{release}: no scenario could be played on both of its runners")

@@ -1,7 +1,7 @@
 """Nouns: findings command, show command.
 
-What hunts left in the database: the list, worst first, and one finding in full with the commands
-to go on with.
+What hunts left in the database: the list, the pair's news first, and one finding in full with the
+commands to go on with.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,17 @@ import click
 from rich import box
 from rich.table import Table
 
-from schedfuzz.cli.options import db_option, json_option, open_db, print_json
-from schedfuzz.cli.screen import plain, print_table
+from schedfuzz.cli.options import FindingId, db_option, json_option, open_db, print_json
+from schedfuzz.cli.screen import print_table
 from schedfuzz.cli.source import reproducer, typed_name
-from schedfuzz.cli.status import ORDER
+from schedfuzz.cli.status import take_home
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.printable import plain
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import KINDS
 from schedfuzz.db import queries
 from schedfuzz.db.models import Finding, FindingStatus
+from schedfuzz.fuzzer.judge import ORDER
 
 COLUMNS = ("id", "verdict", "kind", "status", "count", "before", "after", "size", "title")
 
@@ -35,9 +37,9 @@ COLUMNS = ("id", "verdict", "kind", "status", "count", "before", "after", "size"
 )
 @json_option
 @db_option
-def findings(as_json: bool, db_url: str | None, **filters: str | None) -> None:
-    """List the stored findings, worst first."""
-    rows = sorted(queries.list_findings(open_db(db_url), **filters), key=_badness)
+def findings(as_json: bool, db_url: str | None, **filters: Any) -> None:
+    """List the stored findings, news first: what after breaks or mends, then what both break."""
+    rows = sorted(queries.list_findings(open_db(db_url), **filters), key=_urgency)
     if as_json:
         print_json([queries.finding_as_json(row) for row in rows])
         return
@@ -55,16 +57,13 @@ def findings(as_json: bool, db_url: str | None, **filters: str | None) -> None:
     print_table(table)
 
 
-def _badness(row: Finding) -> tuple[int, int, int]:
+def _urgency(row: Finding) -> tuple[int, int, int]:
     """Return the sort key: verdict, then kind, then age."""
     return ORDER.index(row.verdict), KINDS.index(row.kind), row.id
 
 
-NO_PYTEST_FORM = {"corruption", "hang", "divergence"}
-
-
 @click.command()
-@click.argument("finding", type=click.IntRange(min=1), metavar="ID")
+@click.argument("finding", type=FindingId(), metavar="ID")
 @json_option
 @db_option
 def show(finding: int, as_json: bool, db_url: str | None) -> None:
@@ -114,11 +113,7 @@ def _commands(row: Finding) -> list[str]:
     commands = [f"schedfuzz replay {row.id} {pair}"]
     if row.minimize_state != "done":
         commands.append(f"schedfuzz minimize {row.id}{explicit}")
-    if row.verdict == "changed" or row.kind in NO_PYTEST_FORM or row.component == "runner":
-        commands.append(f"schedfuzz show {row.id} --json > finding-{row.id}.json")
-    else:
-        commands.append(f"schedfuzz export {row.id} --out findings")
-    return commands
+    return [*commands, take_home(row)]
 
 
 def _as_object(row: Finding) -> dict[str, Any]:

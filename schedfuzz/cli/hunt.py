@@ -5,14 +5,14 @@ it as its time limit would: what is open is stored and the next hunt of the pair
 """
 
 import secrets
-from importlib import resources
 from pathlib import Path
 
 import click
 
-from schedfuzz.cli.options import console, db_option
+from schedfuzz.cli.options import Seconds, console, db_option
 from schedfuzz.cli.session import Session
 from schedfuzz.cli.source import parse_on
+from schedfuzz.corpus.brought import seed_corpus
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer import guide
@@ -34,9 +34,9 @@ A_PATH = click.Path(path_type=Path)
 @click.option(
     "--time",
     "seconds",
-    type=click.FloatRange(0, 10**8),
-    metavar="SECONDS",
-    help="Hunt for this long (default 300, or unlimited with --runs).",
+    type=Seconds(),
+    metavar="TIME",
+    help="Hunt for this long: 90, 90s, 10m, 2h (default 300, or unlimited with --runs).",
 )
 @click.option("--runs", type=click.IntRange(0, 10**12), help="Stop after this many executions.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 2), help="Repeat a hunt exactly.")
@@ -66,7 +66,8 @@ A_PATH = click.Path(path_type=Path)
 @click.option(
     "--scheduler-cls",
     metavar="MODULE:CLASS",
-    help="Hunt AFTER with this scheduler class instead of vLLM's own (as AFTER@MODULE:CLASS).",
+    help="Hunt AFTER with this scheduler class instead of vLLM's own (as AFTER@MODULE:CLASS); "
+    "without AFTER: BEFORE against BEFORE@MODULE:CLASS.",
 )
 @click.option("--strict", is_flag=True, help="Divergences alone also exit with 3.")
 @db_option
@@ -77,8 +78,9 @@ def hunt(
 ) -> int:  # fmt: skip
     """Fuzz BEFORE against AFTER (releases such as 0.28.0 0.29.0) and store what differs.
 
-    Without AFTER, BEFORE is hunted alone: every rule it breaks is a finding. The same release
-    twice is a self-check: only a difference between its two runs is.
+    Without AFTER, BEFORE is hunted alone: every rule it breaks is a finding (but see
+    --scheduler-cls). The same release twice is a self-check: only a difference between its two
+    runs is.
     """
     if not guide.available():
         raise InputError("hunt needs Atheris, which this machine has not; x86_64 Linux has it")
@@ -115,15 +117,13 @@ def _limit(one: Target, two: Target, runner: str | None) -> Limit | None:
     return limit_of(one.on("real"), two.on("real")) if runner == "both" else limit_of(one, two)
 
 
-def seed_corpus() -> Path:
-    """Return the directory of the scenarios that schedfuzz brings along."""
-    return Path(str(resources.files("schedfuzz.corpus") / "seeds"))
-
-
 def _check_writable(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         make_directory(path.absolute().parent, OTHER_PLACE)
+    new = not path.exists()
     try:
         path.open("ab").close()
+        if new:  # a hunt that ends early leaves no file that is no JSON
+            path.unlink()
     except OSError as error:
         raise InputError(f"{path}: cannot write it ({error.strerror}); name another file") from None

@@ -15,6 +15,8 @@ import click
 
 from schedfuzz import __version__
 from schedfuzz.cli.bench import bench
+from schedfuzz.cli.campaign import campaign
+from schedfuzz.cli.cluster import cluster
 from schedfuzz.cli.corpus import corpus
 from schedfuzz.cli.coverage import coverage
 from schedfuzz.cli.dimensions import dimensions
@@ -23,10 +25,13 @@ from schedfuzz.cli.fidelity import fidelity
 from schedfuzz.cli.findings import findings, show
 from schedfuzz.cli.hunt import hunt
 from schedfuzz.cli.minimize import minimize
+from schedfuzz.cli.prune import prune
 from schedfuzz.cli.replay import replay
-from schedfuzz.cli.signals import EXIT_INTERRUPTED, leave_on_signals
+from schedfuzz.cli.service_status import status
 from schedfuzz.cli.targets import targets
 from schedfuzz.corpus.errors import InfraError, InputError
+from schedfuzz.corpus.printable import plain
+from schedfuzz.workers.signals import EXIT_INTERRUPTED, leave_on_signals
 
 EXIT_FAULT = 1
 EXIT_INPUT = 2
@@ -55,7 +60,10 @@ def cli() -> None:
     """
 
 
-for command in (hunt, replay, minimize, findings, show, export, targets, corpus, bench):
+for command in (
+    hunt, replay, minimize, findings, show, export, targets, corpus, campaign, cluster, status,
+    prune, bench,
+):  # fmt: skip
     cli.add_command(command)
 corpus.add_command(coverage)
 targets.add_command(dimensions)
@@ -125,12 +133,12 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         path = error.ctx.command_path
     said = " ".join(error.format_message().split()).rstrip(".")
-    click.echo(f"{path}: {said}; see `{path} --help`", err=True)
+    click.echo(f"{path}: {plain(said)}; see `{path} --help`", err=True)
     return EXIT_INPUT
 
 
 def _say(line: str, code: int) -> int:
-    click.echo(f"schedfuzz: {line}", err=True)
+    click.echo(f"schedfuzz: {plain(line)}", err=True)
     return code
 
 

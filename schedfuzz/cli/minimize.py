@@ -10,18 +10,16 @@ from pathlib import Path
 
 import click
 
-from schedfuzz.cli.options import db_option, open_db, runner_option
-from schedfuzz.cli.recorder import DatabaseRecorder
-from schedfuzz.cli.signals import EXIT_INTERRUPTED, StopRequest, stop_on_signals
+from schedfuzz.cli.options import Seconds, db_option, open_db, runner_option
 from schedfuzz.cli.source import (
     finding_id,
     load_scenario,
     parse_on,
+    refuse_beyond,
     refuse_unplayable,
     reproducer,
     start_pair,
     stored_pair,
-    write_file,
 )
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
@@ -30,8 +28,10 @@ from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.db import queries
 from schedfuzz.fuzzer.judge import judge, shorter
 from schedfuzz.fuzzer.reduction import Budget, Reduction, State
-from schedfuzz.workers.home import make_directory
+from schedfuzz.service.recorder import DatabaseRecorder
+from schedfuzz.workers.home import make_directory, write_file
 from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.signals import EXIT_INTERRUPTED, StopRequest, stop_on_signals
 from schedfuzz.workers.targets import Target
 
 UNLIMITED = Budget(math.inf, math.inf)  # what bounds this verb are its own options
@@ -60,9 +60,10 @@ class Limits:
 @click.option(
     "--time",
     "seconds",
-    type=click.FloatRange(0, 10**8),
-    metavar="SECONDS",
-    help="Stop after this long. Without a limit it ends when nothing can be left out.",
+    type=Seconds(),
+    metavar="TIME",
+    help="Stop after this long: 90, 90s, 10m, 2h. Without a limit it ends when nothing can be "
+    "left out.",
 )
 @click.option(
     "--calls", type=click.IntRange(0, 10**9), metavar="N", help="Try at most N candidates."
@@ -106,6 +107,7 @@ def _finding(
     store = open_db(db_url)
     row = queries.get_finding(store, number)
     targets = stored_pair(row, "minimize", before, after, runner)
+    refuse_beyond(targets, reproducer(row))
     recorder = DatabaseRecorder(store, row.hunt_id, row.before, row.after)
     reduction = Reduction(
         row.id, row.verdict, row.fingerprint, reproducer(row), row.reproducer_steps, recorder,
@@ -151,6 +153,7 @@ def _file(
     out: Path | None,
 ) -> int:  # fmt: skip
     scenario = load_scenario(source, None)
+    refuse_beyond(targets, scenario)
     if out is not None:
         make_directory(out.absolute().parent)
     with start_pair(*targets) as pair, stop_on_signals() as stop:

@@ -9,10 +9,17 @@ import click
 import msgspec
 
 from schedfuzz.cli.options import db_option, json_option, print_json, runner_option
-from schedfuzz.cli.screen import plain, print_table
+from schedfuzz.cli.screen import print_table
 from schedfuzz.cli.sides import sides_table
-from schedfuzz.cli.source import load_scenario, parse_on, refuse_unplayable, start_pair
+from schedfuzz.cli.source import (
+    load_scenario,
+    parse_on,
+    refuse_beyond,
+    refuse_unplayable,
+    start_pair,
+)
 from schedfuzz.corpus.errors import InfraError
+from schedfuzz.corpus.printable import plain
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Step, Trace, Verdict
 from schedfuzz.fuzzer.judge import judge, title
@@ -39,15 +46,16 @@ def replay(
     """
     targets = parse_on(before, runner), parse_on(after, runner)
     story = load_scenario(scenario, db_url)
+    refuse_beyond(targets, story)
     with start_pair(*targets) as pair:
         traces = pair.run(story)
+    refuse_unplayable(targets, traces)
     verdict = judge(*traces)
     names = targets[0].name, targets[1].name
     if as_json:
         print_json(as_object(verdict, *traces))
     else:
         _print(verdict, names, traces)
-    refuse_unplayable(targets, traces)
     if verdict.verdict == "infra":
         raise InfraError(f"the scenario could not be run: {plain(verdict.detail)}")
     quiet = ("clean",) if strict else ("clean", "changed")

@@ -26,10 +26,3 @@ def print_table(table: Table) -> None:
         console.print(table)
     for line in capture.get().splitlines():
         click.echo(line.rstrip())
-
-
-def plain(text: str) -> str:
-    """Return one printable line: line breaks, escape codes and lone surrogates as escapes."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -14,9 +14,6 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.console import Console
 
-from schedfuzz.cli.export import export_findings
-from schedfuzz.cli.recorder import DatabaseRecorder
-from schedfuzz.cli.signals import StopRequest, stop_on_signals
 from schedfuzz.cli.status import Status, closing_block
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.db import queries, writes
@@ -24,8 +21,11 @@ from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Hunt, Plan, Totals
 from schedfuzz.fuzzer.replays import Replays
+from schedfuzz.service.exporting import export_findings
+from schedfuzz.service.recorder import DatabaseRecorder
 from schedfuzz.workers.home import Home, trim_log
 from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.signals import StopRequest, stop_on_signals
 from schedfuzz.workers.targets import Target
 
 
@@ -115,7 +115,7 @@ class Session:
             status.show(totals)
 
         with status, _quiet(self.home.logs / "libfuzzer.log"):
-            hunt = Hunt(pair, recorder, self.plan, tick, lambda: stop.made, replays)
+            hunt = Hunt(pair.run, recorder, self.plan, tick, lambda: stop.made, replays)
             totals = hunt.run()
         for lane in lanes:
             lane.recorder.finish("interrupted" if stop.made else "done")
@@ -158,9 +158,16 @@ class Session:
 
     def _export(self, rows: Sequence[Finding], pair: Pair, folder: Path) -> None:
         broken = [row for row in rows if row.verdict != "changed"]
-        for _, result in export_findings(self.store, pair, broken, folder, self.console):
-            failed = isinstance(result, Exception)
-            self.say(f"not exported: {result}" if failed else f"exported {result}")
+        kept: dict[str, list[str]] = {}
+        for row, result in export_findings(self.store, pair, broken, folder, self.say):
+            if isinstance(result, Path):
+                self.say(f"exported {result}")
+            else:
+                reason = str(result).removeprefix(f"finding {row.id}: ")
+                kept.setdefault(reason, []).append(str(row.id))
+        for reason, ids in kept.items():
+            which = "finding" if len(ids) == 1 else "findings"
+            self.say(f"not exported ({which} {', '.join(ids)}): {reason}")
 
 
 def _replayed(replays: Replays | None) -> dict[str, float]:

@@ -4,7 +4,6 @@ Where a verb takes its scenario from (a file, standard input or a finding) and i
 a finding's stored names a release's is enough to start it, a transform's holds no path.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,10 @@ from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.db import queries
 from schedfuzz.db.models import Finding
+from schedfuzz.workers.environment import build_kind
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
+from schedfuzz.workers.target.real import limits
 from schedfuzz.workers.targets import REAL_SUFFIX, Target, parse_target
 
 
@@ -56,9 +57,11 @@ def load_scenario(source: str, db_url: str | None) -> Scenario:
     if source == "-":
         return codec.decode(_unwrapped(sys.stdin.buffer.read()), "standard input")
     path = Path(source)
-    if path.is_file():
-        return codec.decode(_unwrapped(path.read_bytes()), source)
-    return codec.load(path)
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return codec.load(path)  # which says what is wrong with it
+    return codec.decode(_unwrapped(data), source)
 
 
 class _Shared(msgspec.Struct):
@@ -127,24 +130,28 @@ def start_pair(
     return Pair(before, after, Home.locate(), say, incident, coverage=coverage, **settings)
 
 
+def refuse_beyond(targets: tuple[Target, Target], scenario: Scenario) -> None:
+    """Raise InputError for what the real runner, where a target is on it, is known not to play."""
+    for target in targets:
+        if target.runner == "real":
+            field = limits.exceeded(scenario, build_kind())
+            if field is not None:
+                raise _unplayable(target, field)
+
+
 def refuse_unplayable(targets: tuple[Target, Target], traces: tuple[Trace, Trace]) -> None:
     """Raise InputError, with the field's name, when one of the targets cannot play the scenario."""
     for target, trace in zip(targets, traces, strict=True):
         if trace.outcome == "unsupported":
-            field, _, only = trace.reason.partition(" ")
-            lacks = f"plays {field} = {only} only" if only else f"cannot play {field}"
-            raise InputError(
-                f"target {target.name}: it {lacks}; change the scenario or name another target"
-            )
+            raise _unplayable(target, trace.reason)
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a whole file or leave what was there. Raises InputError naming the path."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        why = error.strerror
-        raise InputError(f"{path}: cannot write it ({why}); name another place") from None
+def _unplayable(target: Target, reason: str) -> InputError:
+    field, _, only = reason.partition(" ")
+    lacks = f"cannot play {field}"
+    if only:
+        multiples = " and its whole multiples" if field in limits.MULTIPLES else ""
+        lacks = f"plays {field} = {only}{multiples} only"
+    return InputError(
+        f"target {target.name}: it {lacks}; change the scenario or name another target"
+    )

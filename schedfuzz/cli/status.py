@@ -5,7 +5,7 @@ that a reader would type next.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +14,11 @@ from rich.table import Table
 
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Totals
+from schedfuzz.fuzzer.judge import ORDER
 from schedfuzz.fuzzer.replays import Replays
+from schedfuzz.service.exporting import refusal
 
 PLAIN_SECONDS = 10.0
-ORDER = ("regressed", "both", "fixed", "changed")
 
 
 class Status:
@@ -57,6 +58,8 @@ class Status:
         return "  ".join(f"{name} {value}" for name, value in self._facts(totals))
 
     def _facts(self, totals: Totals) -> list[tuple[str, str]]:
+        if totals.state == "minimizing":
+            return self._closing(totals)
         rate = totals.executions / totals.seconds if totals.seconds else 0.0
         last = "none" if totals.last_new is None else f"at {totals.last_new:.0f} s"
         return [
@@ -70,6 +73,20 @@ class Status:
             ("last new", last),
             ("restarts", str(self.restarts)),
             ("infra", str(totals.infra)),
+        ]
+
+    def _closing(self, totals: Totals) -> list[tuple[str, str]]:
+        """Return what still moves once the hunt's time is up."""
+        left, now = totals.open_reductions, totals.next_reduction
+        if self.replays is not None:
+            left += len(self.replays.cases.open)
+            now = now or self.replays.cases.next
+        at = "" if now is None else f", finding {now.finding}: {now.calls} calls"
+        return [
+            (totals.state, f"{totals.closing_seconds:.0f} s  {left} left{at}"),
+            ("findings", verdict_counts(totals.verdicts)),
+            *self._real(),
+            ("restarts", str(self.restarts)),
         ]
 
     def _real(self) -> list[tuple[str, str]]:
@@ -99,7 +116,7 @@ def _entries(folder: Path) -> int:
 
 
 def verdict_counts(verdicts: Mapping[str, int]) -> str:
-    """Return the number of findings per verdict, worst first."""
+    """Return the number of findings per verdict, the pair's news first."""
     counts = [f"{verdicts[name]} {name}" for name in ORDER if verdicts.get(name)]
     return ", ".join(counts) or "0"
 
@@ -113,17 +130,39 @@ def closing_block(
         console.print(text, markup=False, soft_wrap=True)
 
     say(status.line(totals))
-    if totals.left_out:
-        say(f"left out, for one of the targets lacks it: {', '.join(totals.left_out)}")
-    worst_first = sorted(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
+    for line in _lacking(totals.left_out):
+        say(line)
+    news_first = sorted(findings, key=lambda row: (ORDER.index(row.verdict), row.id))
     if status.replays is not None and status.replays.skipped:
         say(f"not replayed on the real runner, for too many waited: {status.replays.skipped}")
-    for row in worst_first:
+    for row in news_first:
         size = f"{row.reproducer_requests} requests, {row.reproducer_steps} steps"
         if status.replays is not None and row.id in status.replays.cases.findings:
             size = f"real runner; {size}"
         say(f"  {row.id:>4}  {row.verdict:<9} {row.kind:<10} {row.title}  [{size}; {row.status}]")
-    if worst_first:
-        say(f"look closer:  schedfuzz show {worst_first[0].id}")
-        say(f"take it home: schedfuzz export {worst_first[0].id} --out findings")
+    if news_first:
+        say(f"look closer:  schedfuzz show {news_first[0].id}")
+        say(f"take it home: {take_home(_exportable(news_first))}")
     say(f"hunt on:      schedfuzz hunt {pair} --seed {status.seed + 1}")
+
+
+def take_home(row: Finding) -> str:
+    """Return the command that takes a finding out of the house, in the form that it has."""
+    if refusal(row):
+        return f"schedfuzz show {row.id} --json > finding-{row.id}.json"
+    return f"schedfuzz export {row.id} --out findings"
+
+
+def _exportable(rows: Sequence[Finding]) -> Finding:
+    """Return the first that has a pytest form, else the first."""
+    return next((row for row in rows if not refusal(row)), rows[0])
+
+
+def _lacking(left_out: Sequence[str]) -> Iterator[str]:
+    """Yield what the hunt says of the dimensions that it went without, or with one value only."""
+    kept = [name.replace(" ", " = ", 1) for name in left_out if " " in name]
+    gone = [name for name in left_out if " " not in name]
+    if gone:
+        yield f"left out, for one of the targets lacks it: {', '.join(gone)}"
+    if kept:
+        yield f"kept to {', '.join(kept)}, for one of the targets plays nothing else"

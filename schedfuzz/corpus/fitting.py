@@ -56,11 +56,15 @@ def retained(engine: Engine) -> int | None:
     return wanted if wanted is None else -(-wanted // engine.block_size) * engine.block_size
 
 
+MOST_REQUESTS = 1 << 16  # in a batch: far beyond what a scenario can hold
+
+
 def widths_fit(engine: Engine) -> bool:
     """Return whether the rows of draft widths count batch sizes up without a gap."""
     least = 1
     for low, high, width in engine.spec_widths:
-        if not (low == least and low <= high and 0 <= width <= engine.num_speculative_tokens):
+        rising = low == least and low <= high <= MOST_REQUESTS
+        if not (rising and 0 <= width <= engine.num_speculative_tokens):
             return False
         least = high + 1
     return True
@@ -70,7 +74,9 @@ def mended_widths(engine: Engine) -> tuple[tuple[int, int, int], ...]:
     """Return the rows of draft widths so that they do."""
     found, least = [], 1
     for _, high, width in engine.spec_widths:
-        high = max(least, high)
+        if least > MOST_REQUESTS:
+            break
+        high = min(max(least, high), MOST_REQUESTS)
         found.append((least, high, min(max(width, 0), engine.num_speculative_tokens)))
         least = high + 1
     return tuple(found)

@@ -16,6 +16,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.orm import Session
 
+# All tables must be known before one of them is used: their foreign keys name each other.
+import schedfuzz.db.service_models  # noqa: F401
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.db.faults import explain
 from schedfuzz.db.migrate import bring_to_head

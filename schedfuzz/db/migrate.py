@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from schedfuzz.corpus.errors import InputError
 
-HEAD = "0002"
+HEAD = "0003"
 VERSION_TABLE = "schedfuzz_revision"
 _ADVISORY_LOCK = 0x5C4EDF022
 
@@ -34,8 +34,8 @@ def bring_to_head(engine: Engine, patience: float) -> None:
         _migrate(engine)
 
 
-def upgrade(connection: Connection) -> None:
-    """Run the missing migrations inside the connection's current transaction.
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Run the missing migrations (up to `revision`) inside the connection's current transaction.
 
     Raises InputError when the database's revision is not one of ours.
     """
@@ -50,13 +50,13 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("path_separator", "newline")
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    revision = _revision(connection)
-    if revision is not None and revision not in known:
+    found = _revision(connection)
+    if found is not None and found not in known:
         raise InputError(
-            f"schema revision {revision} is newer than this schedfuzz (it knows up to {HEAD}); "
+            f"schema revision {found} is newer than this schedfuzz (it knows up to {HEAD}); "
             "upgrade schedfuzz or name another database"
         )
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
 
 
 def _revision(connection: Connection) -> str | None:

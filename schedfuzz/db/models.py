@@ -64,7 +64,10 @@ class Base(DeclarativeBase):
 
 
 class Hunt(Base):
-    """One hunt on a pair; `executions` (of the pair) and `seconds` are its running totals."""
+    """One hunt on a pair; `executions` (of the pair) and `seconds` are its running totals.
+
+    `campaign_id` is None for a hunt from the command line, and `node` then too.
+    """
 
     __tablename__ = "hunts"
     __table_args__ = {"sqlite_autoincrement": True}
@@ -79,6 +82,8 @@ class Hunt(Base):
     executions: Mapped[int] = mapped_column(BigInteger, default=0)
     seconds: Mapped[float] = mapped_column(Double, default=0.0)
     options: Mapped[dict[str, Any]] = mapped_column(JSON)
+    campaign_id: Mapped[int | None] = mapped_column(ForeignKey("campaigns.id"))
+    node: Mapped[str | None]
 
 
 class StoredScenario(Base):
@@ -98,12 +103,16 @@ class Finding(Base):
 
     `count` is exact; `executions_to_find` and `seconds_to_find` are the hunt's totals when it was
     first seen; `component` is whose fault a violation is (None for a divergence);
-    `reproducer_steps` is in engine steps; `minimize_calls` counts predicate calls.
+    `reproducer_steps` is in engine steps; `minimize_calls` counts predicate calls. `held_at` is set
+    while it waits behind its campaign's daily cap, counted but not worked on, until `released_at`.
     """
 
     __tablename__ = "findings"
     __table_args__ = (
         UniqueConstraint("before", "after", "fingerprint"),
+        Index(None, "hunt_id"),
+        Index(None, "scenario_id"),
+        Index(None, "reproducer_id"),
         {"sqlite_autoincrement": True},
     )
 
@@ -140,6 +149,8 @@ class Finding(Base):
     confirm_runs: Mapped[int] = mapped_column(default=0)
     confirm_hits: Mapped[int] = mapped_column(default=0)
     export_path: Mapped[str | None] = mapped_column(Text)
+    held_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     scenario: Mapped[StoredScenario] = relationship(foreign_keys=[scenario_id], lazy="raise")
     reproducer: Mapped[StoredScenario] = relationship(foreign_keys=[reproducer_id], lazy="raise")
@@ -149,7 +160,7 @@ class Occurrence(Base):
     """One of a finding's first sightings: which scenario, at which execution and second."""
 
     __tablename__ = "occurrences"
-    __table_args__ = (Index(None, "finding_id"),)
+    __table_args__ = (Index(None, "finding_id"), Index(None, "hunt_id"), Index(None, "scenario_id"))
 
     id: Mapped[int] = mapped_column(primary_key=True)
     finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id"))
@@ -164,7 +175,7 @@ class Incident(Base):
     """A fault of the machine (worker killed, out of memory, hang) and the scenario that did it."""
 
     __tablename__ = "incidents"
-    __table_args__ = (Index(None, "hunt_id"),)
+    __table_args__ = (Index(None, "hunt_id"), Index(None, "scenario_id"))
 
     id: Mapped[int] = mapped_column(primary_key=True)
     hunt_id: Mapped[int] = mapped_column(ForeignKey("hunts.id"))

@@ -46,11 +46,17 @@ def unfinished_minimizations(store: Store, before: str, after: str) -> list[Find
 def list_findings(
     store: Store, *, before: str | None = None, after: str | None = None,
     verdict: str | None = None, kind: str | None = None, status: str | None = None,
+    held: bool | None = None,
 ) -> list[Finding]:  # fmt: skip
-    """Return the findings that match every given filter, with scenarios, oldest first."""
+    """Return the findings that match every given filter, with scenarios, oldest first.
+
+    `held` tells those behind their campaign's daily cap from the others.
+    """
     given = {"before": before, "after": after, "verdict": verdict, "kind": kind, "status": status}
     filters = {name: value for name, value in given.items() if value is not None}
     query = _with_scenarios().filter_by(**filters).order_by(Finding.id)
+    if held is not None:
+        query = query.where(Finding.held_at.is_not(None) if held else Finding.held_at.is_(None))
     with store.read() as session:
         return list(session.scalars(query))
 

@@ -1,8 +1,8 @@
 """Nouns: the named writes: what a hunt, a minimization and an export store.
 
 Each function is one short transaction. What is hot, `record_verdict` on a known fingerprint, is
-one UPDATE; every writer here locks the finding before it touches a scenario, so writers queue up
-and never deadlock.
+one UPDATE; every writer here locks the finding (then, if that is new, its campaign) before it
+touches a scenario, so writers queue up and never deadlock.
 """
 
 from typing import Any
@@ -15,16 +15,25 @@ from schedfuzz.corpus.order import order
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.corpus.validate import validate
-from schedfuzz.db import queries, rows
+from schedfuzz.db import held, queries, rows
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding, Hunt, HuntState, Incident, MinimizeState, Occurrence
 
 KEPT_OCCURRENCES = 20
 
 
-def start_hunt(store: Store, before: str, after: str, seed: int, options: dict[str, Any]) -> int:
-    """Store a running hunt and return its id; `seed` must fit in 64 signed bits."""
-    hunt = Hunt(before=before, after=after, seed=seed, started_at=rows.now(), options=options)
+def start_hunt(
+    store: Store, before: str, after: str, seed: int, options: dict[str, Any], *,
+    campaign_id: int | None = None, node: str | None = None,
+) -> int:  # fmt: skip
+    """Store a running hunt and return its id; `seed` must fit in 64 signed bits.
+
+    `campaign_id` and `node` (where it runs) are None for a hunt from the command line.
+    """
+    hunt = Hunt(
+        before=before, after=after, seed=seed, started_at=rows.now(), options=options,
+        campaign_id=campaign_id, node=None if node is None else rows.clean(node),
+    )  # fmt: skip
     with store.write() as session:
         session.add(hunt)
     return hunt.id
@@ -48,12 +57,13 @@ def finish_hunt(
 
 def record_verdict(
     store: Store, hunt_id: int, before: str, after: str, verdict: Verdict, scenario: Scenario,
-    steps: int, execution: int, seconds: float,
+    steps: int, execution: int, seconds: float, *, campaign_id: int | None = None,
 ) -> tuple[int, bool]:  # fmt: skip
     """Count one sighting of a finding; return the finding's id and whether it is new.
 
     `steps` is the scenario's number of engine steps; `execution` and `seconds` are the hunt's
-    totals at the sighting. Raises ValueError for a verdict that is no finding.
+    totals at the sighting. A new finding over the cap of `campaign_id`, the hunt's campaign, is
+    held (see `held`). Raises ValueError for a verdict that is no finding.
     """
     scenario = validate(scenario)
     moment = rows.now()
@@ -65,6 +75,8 @@ def record_verdict(
     }  # fmt: skip
     with store.write() as session:
         finding_id, count = _count_sighting(session, first)
+        if count == 1 and campaign_id is not None:
+            held.hold_if_full(session, campaign_id, finding_id, first["kind"], moment)
         if count <= KEPT_OCCURRENCES:
             scenario_id = rows.put_scenario(session, scenario)
             session.add(

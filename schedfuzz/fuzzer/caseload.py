@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace, Verdict
-from schedfuzz.fuzzer.judge import shorter
+from schedfuzz.fuzzer.judge import ORDER, shorter
 from schedfuzz.fuzzer.reduction import Notebook, Reduction, RunPair
 
 
@@ -33,15 +33,21 @@ class Sighting(NamedTuple):
 
 
 class Caseload:
-    """One pair's findings in this hunt and its open reductions, the urgent ones first."""
+    """One pair's findings in this hunt and its open reductions, the pair's news first.
 
-    def __init__(self, run: RunPair, recorder: Recorder, self_check: bool = False) -> None:
+    With `reduce` false it opens none: somebody else looks after what is found.
+    """
+
+    def __init__(
+        self, run: RunPair, recorder: Recorder, self_check: bool = False, reduce: bool = True
+    ) -> None:  # fmt: skip
         self.run = run
         self.recorder = recorder
         self.self_check = self_check
+        self.reduce = reduce
         self.findings: set[int] = set()
         self.verdicts: dict[str, int] = {}
-        self.open = list(recorder.unfinished())
+        self.open = list(recorder.unfinished()) if reduce else []
 
     def sighted(
         self, verdict: Verdict, scenario: Scenario, traces: tuple[Trace, Trace], execution: int,
@@ -54,7 +60,7 @@ class Caseload:
         if first:
             self.findings.add(finding)
             self.verdicts[verdict.verdict] = self.verdicts.get(verdict.verdict, 0) + 1
-        if new:
+        if new and self.reduce:
             self.open.append(
                 Reduction(
                     finding, verdict.verdict, verdict.fingerprint, scenario, steps, self.recorder,
@@ -63,11 +69,16 @@ class Caseload:
             )  # fmt: skip
         return Sighting(first, new)
 
+    @property
+    def next(self) -> Reduction | None:
+        """Return the most urgent open reduction, the oldest of several."""
+        return min(self.open, key=lambda item: ORDER.index(item.verdict), default=None)
+
     def advance(self) -> bool:
         """Spend one execution on the most urgent reduction; return whether there was one."""
-        if not self.open:
+        chosen = self.next
+        if chosen is None:
             return False
-        chosen = next((item for item in self.open if item.urgent), self.open[0])
         chosen.advance(self.run)
         if chosen.done:
             self.open.remove(chosen)

@@ -82,29 +82,17 @@ def build_case(
     """
     bad, good = (after, before) if verdict.verdict == "regressed" else (before, after)
     if not bad.violations:
-        raise InputError(
-            f"a {verdict.kind or verdict.verdict} finding has no pytest form yet; "
-            "share its scenario (`schedfuzz show` with --json)"
-        )
-    untold = beyond_the_template(scenario)
-    if untold:
-        raise InputError(
-            f"a finding with {untold} has no pytest form yet; "
-            "share its scenario (`schedfuzz show` with --json)"
-        )
+        raise InputError(_without_form(f"a {verdict.kind or verdict.verdict} finding"))
     violation = bad.violations[0]
-    if violation.component == "runner":
-        raise InputError(
-            "a finding in vLLM's model runner has no pytest form yet; "
-            "share its scenario (`schedfuzz show` with --json)"
-        )
+    if refusal := no_form(scenario, violation.kind, violation.rule, violation.component):
+        raise InputError(refusal)
     engine = scenario.engine
     context = {
         "engine": engine,
         "drafts": engine.num_speculative_tokens > 0,
         "names_width": engine.num_speculative_tokens > 0 or violation.rule == "draft-width",
         "accepted": _accepted(accepted_drafts(scenario, bad)),
-        "checks": _checks(violation, scenario),
+        "checks": [] if _shows_itself(violation.kind) else CHECKS[violation.rule],
         "tracks_scheduled": violation.rule == "passed-over",
         "priorities": engine.policy == "priority",
         "may_refuse": good.outcome == "rejected",
@@ -121,24 +109,36 @@ def build_case(
     return Case(f"{stem}.py", text)
 
 
+def no_form(scenario: Scenario, kind: str, rule: str, component: str | None) -> str:
+    """Return why a finding has no pytest form yet, which needs no run of it; "" when it has one."""
+    if kind == "divergence":
+        return _without_form("a divergence finding")
+    if untold := beyond_the_template(scenario):
+        return _without_form(f"a finding with {untold}")
+    if component == "runner":
+        return _without_form("a finding in vLLM's model runner")
+    if _shows_itself(kind):
+        told = rule not in NO_FORM
+    else:
+        told = rule in CHECKS and not (rule in SYNC_ONLY and scenario.engine.async_scheduling)
+    return "" if told else _without_form(f"a {kind} finding of rule {rule}")
+
+
+def _without_form(what: str) -> str:
+    return f"{what} has no pytest form yet; share its scenario (`schedfuzz show` with --json)"
+
+
+def _shows_itself(kind: str) -> bool:
+    """Return whether a story ends otherwise for a finding of this kind, without a check in it."""
+    return kind in ("crash", "starvation", "leak")
+
+
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("schedfuzz.fuzzer"), trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, undefined=jinja2.StrictUndefined, autoescape=False,
     )  # fmt: skip
     return environment.get_template("test_case.py.j2")
-
-
-def _checks(violation: Violation, scenario: Scenario) -> list[str]:
-    if violation.kind in ("crash", "starvation", "leak") and violation.rule not in NO_FORM:
-        return []
-    usable = violation.rule in CHECKS
-    if usable and not (violation.rule in SYNC_ONLY and scenario.engine.async_scheduling):
-        return CHECKS[violation.rule]
-    raise InputError(
-        f"a {violation.kind} finding of rule {violation.rule} has no pytest form yet; "
-        "share its scenario (`schedfuzz show` with --json)"
-    )
 
 
 def _headline(violation: Violation) -> str:

@@ -5,12 +5,13 @@ other in time. Small limits make every edge reachable within a few steps, and st
 campaign pays for.
 """
 
+from collections.abc import Sequence
 from random import Random
 
 from schedfuzz.corpus.events import Event
 from schedfuzz.corpus.scenario import Engine, Request, Scenario
 from schedfuzz.corpus.sizing import blocks_for
-from schedfuzz.fuzzer.dimensions import active, choose, dress, motifs
+from schedfuzz.fuzzer.dimensions import DIMENSIONS, active, choose, dress, motifs
 from schedfuzz.fuzzer.dimensions.dimension import Dimension, undressed, untold
 from schedfuzz.fuzzer.edges import Fragment, Motif, budget_edges, near, pool_edges
 from schedfuzz.fuzzer.motifs import MOTIFS, random_request
@@ -22,10 +23,13 @@ OWN_SHARE = 0.65  # of the motifs, that are those of the dimensions that are on
 DIMENSIONS_ON = (0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3)
 
 
-def generate(rng: Random) -> Scenario:
-    """Return a random valid scenario: 1..8 requests, typically some 50 engine steps or fewer."""
+def generate(rng: Random, among: Sequence[Dimension] = DIMENSIONS) -> Scenario:
+    """Return a random valid scenario: 1..8 requests, typically some 50 engine steps or fewer.
+
+    The dimensions that it switches on are `among` those given.
+    """
     engine = random_engine(rng)
-    chosen = [choose(rng) for _ in range(rng.choice(DIMENSIONS_ON))]
+    chosen = [choose(rng, among) for _ in range(rng.choice(DIMENSIONS_ON))]
     for dimension in chosen:
         engine = repair_engine(dimension.shape(rng, engine))
     on = active(engine)

@@ -20,6 +20,7 @@ from schedfuzz.fuzzer.features import MAP_SIZE, SITES
 
 LIBFUZZER_CORE = "atheris.core_with_libfuzzer"
 MAX_SCENARIO_BYTES = 1 << 16
+RELOAD_SECONDS = 10
 NEVER = 10**8  # seconds; the target processes have their own limits
 
 Execute = Callable[[bytes], tuple[bytes, bytes, Iterable[int]] | None]
@@ -81,14 +82,15 @@ def available() -> bool:
 
 def fuzz(
     execute: Execute, mutate: Mutate, cross: Cross, corpus: list[Path], seed: int,
-    artifacts: Path | None = None,
+    artifacts: Path | None = None, reload: bool = False,
 ) -> None:  # fmt: skip
     """Let Atheris choose inputs until `execute` raises Stop; raises RuntimeError the second time.
 
-    `corpus[0]` receives new entries; `artifacts` receives the input at hand when this process
-    itself crashes (None: nowhere, never the working directory). Any other exception of a callback
-    ends the guide and is raised here. Afterwards only `os._exit` ends this process with a code of
-    the caller's: libFuzzer's exit handler makes 130 of any other.
+    `corpus[0]` receives new entries, and with `reload` it is read again now and then; `artifacts`
+    receives the input at hand when this process itself crashes (None: nowhere, never the working
+    directory). Any other exception of a callback ends the guide and is raised here. Afterwards only
+    `os._exit` ends this process with a code of the caller's: libFuzzer's exit handler makes 130 of
+    any other.
     """
     import atheris
 
@@ -131,8 +133,8 @@ def fuzz(
     )
     arguments = [
         sys.argv[0], f"-seed={seed + 1}", f"-max_len={MAX_SCENARIO_BYTES}", "-len_control=0",
-        "-entropic=0", "-rss_limit_mb=0", f"-timeout={NEVER}", "-reload=0", "-verbosity=0",
-        "-detect_leaks=0", f"-{artifact}",
+        "-entropic=0", "-rss_limit_mb=0", f"-timeout={NEVER}", "-verbosity=0", "-detect_leaks=0",
+        f"-reload={RELOAD_SECONDS if reload else 0}", f"-{artifact}",
         *map(os.path.abspath, corpus),  # a relative one may begin like an option
     ]  # fmt: skip
     atheris.Setup(arguments, one_input, custom_mutator=mutator, custom_crossover=crossover)

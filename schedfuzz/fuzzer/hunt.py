@@ -8,22 +8,24 @@ stops the hunt and never waits for its end. Replays on the real runner take turn
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
-from schedfuzz.corpus.codec import decode, encode
+from schedfuzz.corpus.codec import decode, encode, scenario_id
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.fuzzer.caseload import Caseload, Recorder
 from schedfuzz.fuzzer.features import features
+from schedfuzz.fuzzer.focus import among, both_limits, focused
 from schedfuzz.fuzzer.generate import generate
 from schedfuzz.fuzzer.guide import Stop, fuzz
 from schedfuzz.fuzzer.judge import judge
 from schedfuzz.fuzzer.mutate import crossover, mutate
+from schedfuzz.fuzzer.reduction import Reduction, RunPair
 from schedfuzz.fuzzer.replays import Replays
 from schedfuzz.fuzzer.supported import Limit, Supported
-from schedfuzz.workers.pair import Pair
 
 TICK_SECONDS = 0.5
 FRESH_SHARE = 0.4  # of the mutator's answers that start from nothing
@@ -36,7 +38,9 @@ class Plan:
 
     `corpus[0]` receives new entries. In a self-check both sides are one target, and only a
     difference between its two runs counts. `artifacts` is the guide's. `limit` names what the
-    runners cannot play: no scenario goes beyond it.
+    runners cannot play: no scenario goes beyond it. Where others confirm and minimize, `reduce` is
+    false; where others put scenarios into `corpus[0]` meanwhile, `reload` is true. `quarantined`
+    are the ids of scenarios that may not run. `dimensions` are those to keep to, none for all.
     """
 
     corpus: list[Path]
@@ -46,11 +50,15 @@ class Plan:
     self_check: bool = False
     artifacts: Path | None = None
     limit: Limit | None = None
+    reduce: bool = True
+    reload: bool = False
+    quarantined: frozenset[str] = frozenset()
+    dimensions: tuple[str, ...] = ()
 
 
 @dataclass
 class Totals:
-    """What a hunt has done so far; times in seconds."""
+    """What a hunt has done so far; times in seconds, of hunting and of the closing after it."""
 
     executions: int = 0
     reducing: int = 0
@@ -63,27 +71,31 @@ class Totals:
     findings: set[int] = field(default_factory=set)
     last_new: float | None = None
     open_reductions: int = 0
+    next_reduction: Reduction | None = None
+    closing_seconds: float = 0.0
     state: str = "hunting"
 
 
 class Hunt:
-    """One hunt on a started pair; `run` may be called once per process (Atheris).
+    """One hunt with what runs a started pair; its `run` may be called once per process (Atheris).
 
     `replays` gets what the hunt finds and what opens schedule shapes in it.
     """
 
     def __init__(
-        self, pair: Pair, recorder: Recorder, plan: Plan, tick: Callable[[Totals], None],
+        self, run: RunPair, recorder: Recorder, plan: Plan, tick: Callable[[Totals], None],
         stopping: Callable[[], bool], replays: Replays | None = None,
     ) -> None:  # fmt: skip
-        self.pair = pair
+        self._pair = run
         self.plan = plan
         self.tick = tick
         self.totals = Totals()
         self.stopping = stopping
         self.replays = replays
-        self.supported = Supported(plan.limit)
-        self._cases = Caseload(pair.run, recorder, plan.self_check)
+        focus = focused(plan.dimensions) if plan.dimensions else None
+        self.supported = Supported(both_limits(plan.limit, focus))
+        self._fresh = partial(generate, among=among(plan.dimensions))
+        self._cases = Caseload(run, recorder, plan.self_check, plan.reduce)
         self._lit = [0, 0]
         self._features: set[int] = set()
         self._start = self._ticked = 0.0
@@ -98,7 +110,10 @@ class Hunt:
         """Hunt to the limits and leave the open reductions open."""
         self._start = time.monotonic()
         plan = self.plan
-        fuzz(self.execute, self.mutate, self.cross, plan.corpus, plan.seed, plan.artifacts)
+        fuzz(
+            self.execute, self.mutate, self.cross, plan.corpus, plan.seed, plan.artifacts,
+            plan.reload,
+        )  # fmt: skip
         self._show()
         return self.totals
 
@@ -112,7 +127,9 @@ class Hunt:
         if scenario is None:
             return None
         scenario = self.supported.fit(scenario)
-        before, after = self.pair.run(scenario)
+        if self.plan.quarantined and scenario_id(scenario) in self.plan.quarantined:
+            return None
+        before, after = self._pair(scenario)
         self.totals.executions += 1
         if self._learn(before, after):
             return None
@@ -130,14 +147,14 @@ class Hunt:
         """Return a mutated scenario, or now and then a fresh one."""
         rng = Random(seed)
         scenario = None if rng.random() < FRESH_SHARE else _parse(data)
-        return self._encoded(generate(rng) if scenario is None else mutate(scenario, rng))
+        return self._encoded(self._fresh(rng) if scenario is None else mutate(scenario, rng))
 
     def cross(self, one: bytes, two: bytes, seed: int) -> bytes:
         """Return a child of two scenarios."""
         rng = Random(seed)
         first, second = _parse(one), _parse(two)
         if first is None or second is None:
-            return self._encoded(generate(rng))
+            return self._encoded(self._fresh(rng))
         return self._encoded(crossover(first, second, rng))
 
     def _encoded(self, scenario: Scenario) -> bytes:
@@ -189,12 +206,13 @@ class Hunt:
     def _close(self) -> None:
         """Finish what is open within a bound; store how far the rest came."""
         self.totals.state = "minimizing"
-        end = time.monotonic() + CLOSING_SECONDS
+        start = time.monotonic()
         busy = True
-        while busy and not self.stopping() and time.monotonic() < end:
+        while busy and not self.stopping() and self.totals.closing_seconds < CLOSING_SECONDS:
             busy = self._reduce()
             if self.replays is not None:
                 busy = self.replays.finish(self._elapsed()) or busy
+            self.totals.closing_seconds = time.monotonic() - start
             self._show_now_and_then()
         self._cases.pause()
         if self.replays is not None:
@@ -230,7 +248,7 @@ class Hunt:
         totals.sites = (self._lit[0].bit_count(), self._lit[1].bit_count())
         totals.features = len(self._features)
         totals.findings, totals.verdicts = self._cases.findings, self._cases.verdicts
-        totals.open_reductions = len(self._cases.open)
+        totals.open_reductions, totals.next_reduction = len(self._cases.open), self._cases.next
         self.tick(totals)
 
 

@@ -14,6 +14,8 @@ from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Output, Scheduled, Step, Trace, Verdict, VerdictName, Violation
 
 CLEAN = Verdict("clean")
+# Of findings: the pair's news first, then what it has always been like, then what may be meant.
+ORDER: tuple[VerdictName, ...] = ("regressed", "fixed", "both", "changed")
 
 
 def judge(before: Trace, after: Trace, self_check: bool = False) -> Verdict:

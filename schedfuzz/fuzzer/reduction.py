@@ -64,12 +64,7 @@ class Reduction:
         self.runs = self.hits = 0
         self.minimizer = Minimizer(scenario, steps)
         self.seconds = 0.0
-        self.budget = budget or (VIOLATION if self.urgent else DIVERGENCE)
-
-    @property
-    def urgent(self) -> bool:
-        """Whether it goes before the divergences."""
-        return self.verdict != "changed"
+        self.budget = budget or (DIVERGENCE if verdict == "changed" else VIOLATION)
 
     @property
     def done(self) -> bool:
@@ -77,6 +72,11 @@ class Reduction:
         if self.runs < CONFIRM_RUNS:
             return False
         return self.hits == 0 or self.minimizer.done or self._spent()
+
+    @property
+    def calls(self) -> int:
+        """Return the candidates tried so far, those of earlier hunts too."""
+        return self.calls_before + self.minimizer.calls
 
     def advance(self, run: RunPair) -> None:
         """Spend one execution of the pair."""
@@ -105,9 +105,8 @@ class Reduction:
         self._save("partial")
 
     def _save(self, state: State) -> None:
-        calls = self.calls_before + self.minimizer.calls
         self.notebook.reproducer(
-            self.finding, self.minimizer.best, self.minimizer.steps, calls, state
+            self.finding, self.minimizer.best, self.minimizer.steps, self.calls, state
         )
 
     def _spent(self) -> bool:

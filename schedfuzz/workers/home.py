@@ -96,3 +96,15 @@ def make_directory(path: Path, cure: str = CURE) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise InputError(f"{path}: this directory is not writable; {cure}")
     return path
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a whole file or leave what was there. Raises InputError naming the path."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        why = error.strerror
+        raise InputError(f"{path}: cannot write it ({why}); name another place") from None

@@ -115,7 +115,11 @@ def _with_scheduler(text: str, release: str, rest: str) -> Target:
     """Return the target with a scheduler class, looked for from the current directory on."""
     module, colon, name = rest.partition(":")
     if not colon or not name.isidentifier() or not all(map(str.isidentifier, module.split("."))):
-        raise InputError(f"target {text!r}: {rest!r} is not module:Class; {SPELLING}")
+        package, dot, last = rest.rpartition(".")
+        cure = SPELLING
+        if dot and all(map(str.isidentifier, rest.split("."))):
+            cure = f"write {package}:{last}"
+        raise InputError(f"target {text!r}: {rest!r} is not module:Class; {cure}")
     stem = Path(*module.split("."))
     for root in (Path.cwd(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(":")))):
         for path in (root / stem.with_suffix(".py"), root / stem / "__init__.py"):

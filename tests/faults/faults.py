@@ -65,6 +65,37 @@ def dying_process(name: str, tree: ast.Module) -> ast.Module:
     return _prefixed(tree, "schedule", die) if name == SCHEDULER else tree
 
 
+def leaving_process(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler ends the process with the code that a worker ends with when all is done."""
+    leave = "if len(self.requests) > 2:\n    import os\n    os._exit(0)"
+    return _prefixed(tree, "schedule", leave) if name == SCHEDULER else tree
+
+
+def unspeakable_error(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler raises an error whose text cannot be had, and whose name steers a terminal."""
+    error = (
+        "if len(self.requests) > 2:\n"
+        "    def text(error):\n        raise ValueError\n"
+        "    raise type('Bad\\x1b', (RuntimeError,), {'__str__': text})"
+    )
+    return _prefixed(tree, "schedule", error) if name == SCHEDULER else tree
+
+
+def hostile_error(name: str, tree: ast.Module) -> ast.Module:
+    """The scheduler raises an error whose text is no Unicode."""
+    error = "if len(self.requests) > 2:\n    raise RuntimeError('\\ud800 \\x00 \\x1b[31m')"
+    return _prefixed(tree, "schedule", error) if name == SCHEDULER else tree
+
+
+def slow_schedule(name: str, tree: ast.Module) -> ast.Module:
+    """Each pass takes its time, and none of them too much."""
+    spin = (
+        "import time\nend = time.process_time() + 0.05\n"
+        "while len(self.requests) > 2 and time.process_time() < end:\n    pass"
+    )
+    return _prefixed(tree, "schedule", spin) if name == SCHEDULER else tree
+
+
 def killed_process(name: str, tree: ast.Module) -> ast.Module:
     """The process is killed when a third request is there, as by the out-of-memory killer."""
     die = "if len(self.requests) > 2:\n    import os\n    os.kill(os.getpid(), 9)"

@@ -38,7 +38,6 @@ DIMENSIONS: tuple[Dimension, ...] = (
     LORA,
     DIFFUSION,
 )
-_WEIGHTS = [dimension.weight for dimension in DIMENSIONS]
 
 
 def active(
@@ -52,9 +51,9 @@ def active(
     ]
 
 
-def choose(rng: Random) -> Dimension:
-    """Return a dimension by weight."""
-    return rng.choices(DIMENSIONS, _WEIGHTS)[0]
+def choose(rng: Random, among: Sequence[Dimension] = DIMENSIONS) -> Dimension:
+    """Return one of some dimensions by weight."""
+    return rng.choices(among, [dimension.weight for dimension in among])[0]
 
 
 def dress(rng: Random, on: Iterable[Dimension], engine: Engine, request: Request) -> Request:

@@ -5,8 +5,10 @@ queue, draft hand-off and aborts stay real. Time is the count of engine steps; w
 idle, time jumps to the next arrival or event.
 """
 
+import time
 from typing import Any
 
+from schedfuzz.corpus.printable import plain
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.tokens import POISON
@@ -16,7 +18,7 @@ from schedfuzz.workers.target.clients import Clients
 from schedfuzz.workers.target.delivered import wrong_output
 from schedfuzz.workers.target.executor import SimulatedExecutor
 from schedfuzz.workers.target.fairness import Fairness
-from schedfuzz.workers.target.faults import BrokenRule, Hang
+from schedfuzz.workers.target.faults import BrokenRule, Hang, TooLong
 from schedfuzz.workers.target.make import make_runner
 from schedfuzz.workers.target.outside import Outside
 from schedfuzz.workers.target.progress import Progress, free_blocks, queue_head, queues
@@ -30,24 +32,30 @@ AFTERMATH_STEPS = 8
 def run(scenario: Scenario) -> Trace:
     """Run a scenario from a fresh engine and return its trace (without coverage)."""
     try:
-        Drive.executor.check(scenario)
-        config = seams.vllm_config(scenario.engine)
-        drive = Drive(scenario, config)
-        return drive.play()
+        return _made(scenario).play()
     except Rejected as error:
         return Trace("rejected", reason=str(error))
     except Unsupported as error:
         return Trace("unsupported", reason=str(error))
+    except TooLong as error:
+        return Trace("infra", reason=str(error))
+
+
+def _made(scenario: Scenario) -> "Drive":
+    """Return a fresh engine for a scenario. Raises Rejected for what the release refuses."""
+    try:
+        Drive.executor.check(scenario)
+        return Drive(scenario, seams.vllm_config(scenario.engine))
     except (ValueError, NotImplementedError) as error:
-        return Trace("rejected", reason=seams.first_line(error))
+        raise Rejected(seams.first_line(error)) from error
 
 
 def died(error: BaseException, step: int) -> Violation:
     """Return the crash or hang that an exception stands for."""
     kind: Kind = "hang" if isinstance(error, Hang) else "crash"
-    rule = "cpu-limit" if kind == "hang" else type(error).__name__
+    rule = "cpu-limit" if kind == "hang" else plain(type(error).__name__)
     detail = seams.first_line(error) if kind == "crash" else str(error)
-    return Violation(kind, rule, detail, step, function=innermost(error))
+    return Violation(kind, rule, detail, step, function=plain(innermost(error)))
 
 
 class Drive:
@@ -79,6 +87,7 @@ class Drive:
         self.tokens: dict[int, list[int]] = {request.id: [] for request in scenario.requests}
         self.reasons: dict[int, str] = {}
         self.preemptions: dict[str, int] = {}
+        self.began = self.step_began = time.process_time()
 
     def play(self) -> Trace:
         """Run to the end, or to a fatal violation."""
@@ -92,6 +101,10 @@ class Drive:
             # that this release does not take.
             raise
         except (Exception, Hang) as error:  # whatever vLLM raises is the finding
+            if isinstance(error, Hang) and self._was_moving():
+                raise TooLong(
+                    f"{error}, and it was still moving at step {self.runner.step}; shorten it"
+                ) from None
             found = died(error, self.runner.step)
             self.violations.append(self.engine.model_executor.explained(found))
             self._record(0, [])
@@ -106,6 +119,11 @@ class Drive:
             ),
             tuple(self.violations),
         )
+
+    def _was_moving(self) -> bool:
+        """Return whether the step at hand took less of the CPU time than those before it."""
+        now = time.process_time()
+        return now - self.step_began < self.step_began - self.began
 
     def _loop(self) -> None:
         step = 0
@@ -171,6 +189,7 @@ class Drive:
     # -- one engine step -------------------------------------------------------------------------
 
     def _step(self, step: int) -> None:
+        self.step_began = time.process_time()
         self.runner.records = []
         self.fairness.before_step()
         outputs, executed = self.engine.step_fn()

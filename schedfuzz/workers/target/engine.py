@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from schedfuzz.corpus.printable import plain
 from schedfuzz.corpus.scenario import Engine, Request
 from schedfuzz.corpus.tokens import prompt_tokens
 from schedfuzz.workers.target.model import model_dir
@@ -73,9 +74,13 @@ def _config(engine: Engine) -> Any:
 
 def first_line(error: BaseException) -> str:
     """Return the first meaningful line of an exception's text, at most 200 characters."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        said = str(error)
+    except Exception:
+        said = "(its text cannot be had)"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     text = next((line for line in lines if "Value error" in line), lines[0] if lines else "")
-    return f"{type(error).__name__}: {text}"[:200]
+    return plain(f"{type(error).__name__}: {text}"[:200])
 
 
 @functools.lru_cache(maxsize=16)

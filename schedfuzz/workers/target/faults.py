@@ -1,4 +1,4 @@
-"""Nouns: broken rule, hang: what ends a run from within vLLM's own step."""
+"""Nouns: broken rule, hang, too long: what ends a run from within vLLM's own step."""
 
 from schedfuzz.corpus.trace import Violation
 
@@ -9,6 +9,10 @@ class BrokenRule(Exception):
     def __init__(self, violation: Violation) -> None:
         super().__init__(violation.detail)
         self.violation = violation
+
+
+class TooLong(Exception):
+    """A story that needs more than its CPU time without hanging anywhere: nobody's fault."""
 
 
 class Hang(BaseException):

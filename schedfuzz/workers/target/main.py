@@ -126,7 +126,8 @@ def _fork_worker(settings: Settings, coverage: CoverageMap, data_out: int) -> bo
         return False
     wire.send(data_out, wire.WorkerUp(pid))
     _, status = os.waitpid(pid, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == wire.EXIT_END_OF_JOBS:
+    regular = os.WIFEXITED(status) and os.WEXITSTATUS(status) == wire.EXIT_END_OF_JOBS
+    if regular and not job.number:  # vLLM may end a process with any code
         return False
     wire.send(data_out, wire.WorkerGone(pid, status, job.number))
     return True

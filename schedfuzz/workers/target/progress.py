@@ -8,7 +8,7 @@ it needs is free (passed over).
 from itertools import chain
 from typing import Any
 
-from schedfuzz.corpus.events import ResetPrefixCache
+from schedfuzz.corpus.events import Pause, ResetPrefixCache
 from schedfuzz.corpus.fitting import has_group
 from schedfuzz.corpus.rules import violation
 from schedfuzz.corpus.scenario import Request, Scenario
@@ -165,7 +165,10 @@ def livelock_bound(scenario: Scenario) -> int:
         + sum(turn.length + turn.max_tokens for turn in request.turns)
         for request in scenario.requests
     )
-    resets = sum(isinstance(event, ResetPrefixCache) for event in scenario.events)
+    resets = sum(
+        isinstance(event, ResetPrefixCache) or (isinstance(event, Pause) and event.clear_cache)
+        for event in scenario.events
+    )
     steps = sum(-(-length // chunk) + 1 for length in lengths) + denoising(scenario)
     return 16 + 2 * (1 + resets) * steps
 

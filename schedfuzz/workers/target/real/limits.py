@@ -17,6 +17,8 @@ Build = Literal["cpu", "gpu"]
 # Attention kernels take whole multiples of this many tokens: vLLM's own for a CPU (0.29.0 on), and
 # Triton's on a GPU, the only ones that take float32 there.
 KERNEL_BLOCK, GPU_KERNEL_BLOCK = 32, 16
+# The value that a limit names stands for its whole multiples too.
+MULTIPLES = {"engine.block_size"}
 _KERNEL_BLOCKS: dict[Build, int] = {"cpu": KERNEL_BLOCK, "gpu": GPU_KERNEL_BLOCK}
 
 _LIMITS: tuple[tuple[str, Callable[[Engine], bool]], ...] = (

@@ -11,7 +11,7 @@ from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import queries, writes
+from schedfuzz.db import poison, queries, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import HuntState, MinimizeState
 from schedfuzz.fuzzer.reduction import Reduction
@@ -23,14 +23,18 @@ KEPT_INCIDENTS = 100  # of one hunt: a broken machine would fill the disk
 class DatabaseRecorder:
     """The hunt's recorder.
 
-    `first` keeps this hunt's own (executions, seconds) per finding, `done` its latest totals.
+    `first` keeps this hunt's own (executions, seconds) per finding, `done` its latest totals. With
+    a `campaign` its daily cap holds, and scenarios that cost workers are blamed for it.
     """
 
-    def __init__(self, store: Store, hunt: int, before: str, after: str) -> None:
+    def __init__(
+        self, store: Store, hunt: int, before: str, after: str, campaign: int | None = None
+    ) -> None:
         self.store = store
         self.hunt = hunt
         self.before = before
         self.after = after
+        self.campaign = campaign
         self.first: dict[int, tuple[int, float]] = {}
         self.done = (0, 0.0)
         self.finished = False
@@ -43,7 +47,7 @@ class DatabaseRecorder:
         """Count one verdict; return its finding and whether that is new to this pair."""
         finding, new = writes.record_verdict(
             self.store, self.hunt, self.before, self.after, verdict, scenario, steps, execution,
-            seconds,
+            seconds, campaign_id=self.campaign,
         )  # fmt: skip
         self.first.setdefault(finding, (execution, seconds))
         return finding, new
@@ -72,6 +76,8 @@ class DatabaseRecorder:
 
     def incident(self, what: str, detail: str, scenario: Scenario | None) -> None:
         """Store a fault of the machine, with the scenario that met it."""
+        if self.campaign is not None and scenario is not None:
+            poison.blame(self.store, self.before, self.after, scenario, detail)
         self._incidents += 1
         if self._incidents > KEPT_INCIDENTS:
             return

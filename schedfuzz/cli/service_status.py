@@ -1,0 +1,121 @@
+"""Nouns: the `status` verb.
+
+How the service is, from the database alone: it answers the same on every machine, and also while no
+part of the cluster runs.
+"""
+
+import time
+from typing import Any
+
+import click
+
+from schedfuzz.cli.options import db_option, json_option, open_db, print_json
+from schedfuzz.corpus.printable import plain
+from schedfuzz.db import campaigns, figures, held, nodes, poison, samples, shared_corpus
+from schedfuzz.db.connect import Store
+
+WATCH_SECONDS = 5.0
+CANARY_ILL_SECONDS = 2 * 3600.0
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Show it again every five seconds, until Ctrl-C.")
+@json_option
+@db_option
+def status(watch: bool, as_json: bool, db_url: str | None) -> None:
+    """Show campaigns, nodes, jobs, and what needs a look."""
+    store = open_db(db_url)
+    while True:
+        facts = gather(store)
+        if as_json:
+            print_json(facts)
+        else:
+            if watch:
+                click.clear()
+            click.echo("\n".join(lines(facts)))
+        if not watch:
+            return
+        time.sleep(WATCH_SECONDS)
+
+
+def gather(store: Store) -> dict[str, Any]:
+    """Return what there is to say, ready for JSON; ages in seconds."""
+    alive, dead = figures.node_counts(store)
+    return {
+        "campaigns": [_campaign(store, row) for row in campaigns.listed(store)],
+        "canaries": figures.canary_age(store),
+        "nodes": {"alive": alive, "gone": dead, "unfit_targets": figures.unfit_targets(store)},
+        "unfit": [
+            {"node": row.node_id, "release": row.release, "why": row.reason}
+            for row in nodes.unfit(store)
+        ],
+        "jobs": [
+            {"kind": kind, "state": state, "jobs": count}
+            for (kind, state), count in sorted(figures.job_counts(store).items())
+        ],
+        "corpora": [size._asdict() for size in shared_corpus.sizes(store)],
+        "quarantined": [
+            {"scenario": row.scenario_id, "pair": [row.before, row.after], "deaths": row.deaths,
+             "last": row.last_at.isoformat(), "detail": row.detail}
+            for row in poison.listed(store) if row.quarantined
+        ],
+        "held": [row._asdict() | {"oldest": row.oldest.isoformat()} for row in held.held(store)],
+    }  # fmt: skip
+
+
+def _campaign(store: Store, row: Any) -> dict[str, Any]:
+    executions, seconds = campaigns.spent(store, row.id)
+    newest = samples.latest(store, row.id)
+    return {
+        "name": row.name, "before": row.before, "after": row.after, "state": row.state,
+        "reason": row.reason, "executions": executions, "seconds": seconds,
+        "executions_per_second": executions / seconds if seconds else 0.0,
+        "findings": {
+            f"{one.verdict} {one.status}": one.findings
+            for one in figures.finding_counts(store) if one.campaign == row.name
+        },
+        "memory": max((sample.memory for sample in newest), default=0),
+    }  # fmt: skip
+
+
+def lines(facts: dict[str, Any]) -> list[str]:
+    """Return the same as lines of text."""
+    found = ["campaigns"]
+    for row in facts["campaigns"]:
+        findings = ", ".join(f"{count} {what}" for what, count in sorted(row["findings"].items()))
+        rate = f"{row['executions_per_second']:.0f}/s of hunting"
+        why = f"  ({plain(row['reason'])})" if row["reason"] else ""
+        found.append(
+            f"  {plain(row['name'])}  {row['state']}{why}  {row['executions']} executions, {rate}"
+            f"  findings: {findings or 'none'}"
+        )
+    found += ["  none; `schedfuzz campaign add BEFORE AFTER`"] if len(found) == 1 else []
+    found += [_canary(name, age) for name, age in facts["canaries"].items()]
+    count = facts["nodes"]
+    found.append(f"nodes  {count['alive']} alive, {count['gone']} gone")
+    found += [
+        f"  {row['node'][:12]} is left out for {row['release']}: {plain(row['why'] or '')}"
+        for row in facts["unfit"]
+    ]
+    jobs = ", ".join(f"{one['jobs']} {one['kind']} {one['state']}" for one in facts["jobs"])
+    found.append(f"jobs  {jobs or 'none'}")
+    found += [
+        f"corpus  {plain(one['before'])} {plain(one['after'])}  {one['kept']} scenarios"
+        for one in facts["corpora"]
+    ]
+    found += [
+        f"quarantined  {one['scenario'][:12]} after {one['deaths']} deaths: {plain(one['detail'])}"
+        for one in facts["quarantined"]
+    ]
+    found += [
+        f"held back  {one['findings']} more of {one['kind']} in {plain(one['campaign'])}"
+        for one in facts["held"]
+    ]
+    return found
+
+
+def _canary(name: str, age: float | None) -> str:
+    if age is None:
+        return f"canary  {plain(name)} has not diverged yet"
+    ill = "  the service is ill: it should have by now" if age > CANARY_ILL_SECONDS else ""
+    return f"canary  {plain(name)} diverged {age / 60:.0f} minutes ago{ill}"

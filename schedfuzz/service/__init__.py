@@ -1,0 +1,1 @@
+"""Running campaigns: who does what, where and when, and what is stored of it."""
