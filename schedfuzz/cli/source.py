@@ -22,6 +22,7 @@ from schedfuzz.workers.environment import build_kind
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
 from schedfuzz.workers.target.real import limits
+from schedfuzz.workers.target.real.device import check_interpreter
 from schedfuzz.workers.targets import REAL_SUFFIX, Target, parse_target
 
 
@@ -134,6 +135,7 @@ def refuse_beyond(targets: tuple[Target, Target], scenario: Scenario) -> None:
     """Raise InputError for what the real runner, where a target is on it, is known not to play."""
     for target in targets:
         if target.runner == "real":
+            check_interpreter()  # what it can play depends on it
             field = limits.exceeded(scenario, build_kind())
             if field is not None:
                 raise _unplayable(target, field)
