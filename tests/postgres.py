@@ -37,51 +37,83 @@ def server_user() -> dict[str, object]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-@contextmanager
-def postgres_server(pg_ctl: Path) -> Iterator[str]:
-    """Run a server for the length of the context; yield its Unix socket's folder."""
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    user = server_user()
-    if user:
-        os.chown(folder, int(str(user["user"])), int(str(user["group"])))
-    data = folder / "data"
+class Server:
+    """A server on a Unix socket in `folder`, with all it has stored; it may be stopped and started.
 
-    def run(program: str, *arguments: str) -> None:
+    `clock` names a file that says by how much its clock is wrong (libfaketime's: "+1d").
+    """
+
+    def __init__(self, pg_ctl: Path, clock: Path | None = None) -> None:
+        self.pg_ctl = pg_ctl
+        self.folder = Path(tempfile.mkdtemp(prefix="pg"))
+        self._user = server_user()
+        self._clock = {} if clock is None else faked(clock)
+        if self._user:
+            os.chown(self.folder, int(str(self._user["user"])), int(str(self._user["group"])))
+        self._run("initdb", "-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = f"-k {self.folder} -c listen_addresses='' -c fsync=off"
+        self._run("pg_ctl", "-o", options, "-l", str(self.folder / "log"), "-w", "start")
+
+    def stop(self) -> None:
+        """Stop it at once, as a power cut would."""
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def new_database(self) -> str:
+        """Return the URL of a new, empty database."""
+        name = f"db{uuid4().hex}"
+        with psycopg.connect(host=str(self.folder), user="postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql://postgres@/{name}?host={self.folder}"
+
+    def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [str(pg_ctl.with_name(program)), "-D", str(data), *arguments],
-            check=True, cwd=folder, env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **user,
+            [str(self.pg_ctl.with_name(program)), "-D", str(self.folder / "data"), *arguments],
+            check=True, cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C", **self._clock},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **self._user,
         )  # fmt: skip
 
-    try:
-        run("initdb", "-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C")
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        run("pg_ctl", "-o", options, "-l", str(folder / "log"), "-w", "start")
-        try:
-            yield str(folder)
-        finally:
-            run("pg_ctl", "-m", "immediate", "-w", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+def faked(clock: Path) -> dict[str, str]:
+    """Return the environment of a process whose clock a file shifts, without its timers."""
+    [library] = Path("/usr/lib").glob("*/faketime/libfaketime.so.1")
+    return {
+        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_CACHE_DURATION": "1", "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_RESET": "1",
+    }  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The session's server: its socket's folder."""
+@contextmanager
+def postgres_server(clock: Path | None = None) -> Iterator[Server]:
+    """Run a server for the length of the context; skip the test where there is none."""
     pg_ctl = find_pg_ctl()
     if pg_ctl is None:
         pytest.skip("no PostgreSQL server here: apt-get install postgresql")
-    with postgres_server(pg_ctl) as socket:
-        yield socket
+    server = Server(pg_ctl, clock)
+    try:
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The session's server."""
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture
-def postgres_url(postgres: str) -> str:
+def postgres_url(postgres: Server) -> str:
     """The URL of a new, empty PostgreSQL database."""
-    name = f"db{uuid4().hex}"
-    with psycopg.connect(host=postgres, user="postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"postgresql://postgres@/{name}?host={postgres}"
+    return postgres.new_database()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

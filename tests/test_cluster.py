@@ -1,7 +1,8 @@
 """The service on two real Ray nodes of this machine and a real PostgreSQL."""
 
 import os
-import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +30,8 @@ def cluster(
 
 
 def test_a_campaign_finds_minimizes_and_verifies_the_seed_bug(cluster: Cluster) -> None:
-    cluster.run("campaign", "add", *PAIR, "--hunts", 2, "--slice", 60, "--name", "seed")
     with cluster.running():
+        cluster.run("campaign", "add", *PAIR, "--hunts", 2, "--slice", 60, "--name", "seed")
         found = cluster.until(
             lambda: [
                 row
@@ -52,16 +53,24 @@ def test_a_campaign_finds_minimizes_and_verifies_the_seed_bug(cluster: Cluster) 
         assert nodes.count("alive") == 2
         hunts = {job.node for job in cluster.jobs("hunt")} - {None}
         assert len(hunts) == 2  # both nodes hunt
+        for token in ("", "0" * 64):
+            said = a_stranger(cluster, token)
+            assert said.returncode != 0 and "let in" not in said.stdout
+            assert "token" in said.stderr.lower()
+        assert (
+            "let in" in a_stranger(cluster, (cluster.homes[0] / "cluster/token").read_text()).stdout
+        )
 
 
-def test_a_killed_hunt_goes_on(cluster: Cluster) -> None:
-    cluster.run("campaign", "add", *PAIR, "--slice", 600, "--name", "seed")
-    with cluster.running():
-        for what in ("schedfuzz.service.hunting", "HuntActor"):
-            [victim, *_] = cluster.until(
-                lambda text=what: [pid for node in (0, 1) for pid in cluster.processes(node, text)]
-            )
-            before = cluster.jobs("hunt")[0].token
-            os.kill(victim, signal.SIGKILL)
-            cluster.until(lambda old=before: cluster.jobs("hunt", "running")[0:1]
-                          and cluster.jobs("hunt", "running")[0].token > old)  # fmt: skip
+def a_stranger(cluster: Cluster, token: str) -> subprocess.CompletedProcess[str]:
+    """Try to run a task on the cluster with a token, "" for none."""
+    program = (
+        "import ray, sys\n"
+        "ray.init(address=sys.argv[1], _node_ip_address='127.0.0.2', log_to_driver=False)\n"
+        "print(ray.get(ray.remote(num_cpus=0)(lambda: 'let in').remote(), timeout=120))\n"
+    )
+    mode = "token" if token else "disabled"
+    return subprocess.run(
+        [sys.executable, "-c", program, cluster.head], text=True, capture_output=True, timeout=300,
+        env={**os.environ, "RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN": token}, check=False,
+    )  # fmt: skip

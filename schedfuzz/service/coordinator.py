@@ -25,6 +25,8 @@ KINDS: tuple[JobKind, ...] = ("verify", "minimize", "export", "distill", "hunt")
 PLAN_SECONDS = 2.0
 RELEASE_SECONDS = 300.0
 LEADER_SECONDS = 30.0
+RENEW_SECONDS = 5.0
+TURN_SECONDS = 1.0
 SUBJECT = "cluster"
 
 
@@ -76,7 +78,8 @@ class Coordinator:
         """Take turns until `stopping` says so, then let somebody else lead."""
         while not stopping():
             try:
-                if self.lead():
+                renewed = self._lead is not None and not self._now_and_then("lead", RENEW_SECONDS)
+                if renewed or self.lead():
                     self.turn()
                 else:
                     time.sleep(1.0)
@@ -87,11 +90,11 @@ class Coordinator:
         self._leave()
 
     def turn(self) -> None:
-        """See the nodes, follow up what ended, plan, and hand out what there is room for."""
-        alive = self._see_nodes()
-        for ended in self.places.ended(0.5):
+        """Follow up what ended, see the nodes, plan, and hand out what there is room for."""
+        for ended in self.places.ended(TURN_SECONDS):
             self._follow_up(ended)
         if self._now_and_then("plan", PLAN_SECONDS):
+            alive = self._see_nodes()
             plan(self.store, self.resolve)
             self._hand_out(alive)
         if self._now_and_then("release", RELEASE_SECONDS):
@@ -114,12 +117,11 @@ class Coordinator:
 
     def _see_nodes(self) -> list[NodeView]:
         alive = self.places.nodes()
-        if self._now_and_then("nodes", PLAN_SECONDS):
-            for node in alive:
-                nodes.seen(self.store, node.id, node.address, node.resources | {"kind": node.kind})
-            for lost in nodes.gone(self.store, [node.id for node in alive]):
-                self.log.warning("node lost", node=lost)
-            self._kinds = {node.kind for node in alive if hunts_on(node)}
+        for node in alive:
+            nodes.seen(self.store, node.id, node.address, node.resources | {"kind": node.kind})
+        for lost in nodes.gone(self.store, [node.id for node in alive]):
+            self.log.warning("node lost", node=lost)
+        self._kinds = {node.kind for node in alive if hunts_on(node)}
         return alive
 
     def _follow_up(self, ended: Ended) -> None:

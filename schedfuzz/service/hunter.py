@@ -21,13 +21,14 @@ import msgspec
 
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InfraError, InputError
-from schedfuzz.db import campaigns, poison, samples
+from schedfuzz.db import campaigns, poison, samples, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.jobs import Lease
 from schedfuzz.db.service_models import Campaign
 from schedfuzz.service.corpus_sync import CorpusSync
 from schedfuzz.service.keeping import Kept
 from schedfuzz.service.orders import Order, Report
+from schedfuzz.service.unsaved import Sighted, Unsaved
 from schedfuzz.workers.home import Home, make_directory, trim_log
 from schedfuzz.workers.targets import parse_target
 
@@ -55,6 +56,8 @@ class Hunter:
         self.folder = make_directory(home.root / "hunts" / f"{slot}-{os.getpid()}")
         self.log = home.logs / f"hunt-{slot}.log"
         self.last: Report | None = None
+        self._database = os.environ.get("SCHEDFUZZ_DB") or home.database_url
+        self._unsaved = Unsaved(home, self._database)
         self._sync = CorpusSync(store, *self.names, make_directory(self.folder / "corpus"))
         self._due = {"sync": 0.0, "sample": time.monotonic() + SAMPLE_SECONDS}
 
@@ -65,7 +68,7 @@ class Hunter:
         does not exist.
         """
         try:
-            self._turn("sync", SYNC_SECONDS, self._sync.turn)
+            self._turn("sync", SYNC_SECONDS, self._exchange)
             return self._supervise(keeper)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -113,7 +116,7 @@ class Hunter:
         runs = self.campaign.budget_executions
         slice_seconds = float(options.get("time_slice", SLICE_SECONDS))
         return Order(
-            database=os.environ.get("SCHEDFUZZ_DB") or self.home.database_url,
+            database=self._database,
             campaign=self.campaign.id, before=self.targets[0], after=self.targets[1],
             node=self.node, seed=secrets.randbelow(2**31 - 2),
             seconds=slice_seconds if left is None else max(1.0, min(slice_seconds, left - seconds)),
@@ -131,7 +134,7 @@ class Hunter:
                 self.last = reports.get_nowait()
             except Empty:
                 break
-        self._turn("sync", SYNC_SECONDS, self._sync.turn)
+        self._turn("sync", SYNC_SECONDS, self._exchange)
         if self.last is not None:
             self._turn("sample", SAMPLE_SECONDS, self._sample)
 
@@ -144,6 +147,16 @@ class Hunter:
             act()
         except InfraError:
             self._due[name] = time.monotonic() + every / 3
+
+    def _exchange(self) -> None:
+        self._unsaved.save(self._record)
+        self._sync.turn()
+
+    def _record(self, late: Sighted) -> None:
+        writes.record_verdict(
+            self.store, late.hunt, late.before, late.after, late.verdict, late.scenario,
+            late.steps, late.execution, late.seconds, campaign_id=late.campaign,
+        )  # fmt: skip
 
     def _sample(self) -> None:
         report = self.last
@@ -170,7 +183,7 @@ class Hunter:
 
     def _ended(self, code: int, asked: bool) -> dict[str, Any]:
         self._due["sync"] = 0.0
-        self._turn("sync", SYNC_SECONDS, self._sync.turn)
+        self._turn("sync", SYNC_SECONDS, self._exchange)
         if self.last is not None:
             self._due["sample"] = 0.0
             self._turn("sample", SAMPLE_SECONDS, self._sample)

@@ -28,7 +28,8 @@ from schedfuzz.fuzzer.guide import MAX_SCENARIO_BYTES
 from schedfuzz.fuzzer.hunt import Hunt, Plan, Totals
 from schedfuzz.fuzzer.reduction import RunPair
 from schedfuzz.service.orders import Order, Report
-from schedfuzz.service.recorder import DatabaseRecorder
+from schedfuzz.service.recorder import DatabaseRecorder, LastingRecorder
+from schedfuzz.service.unsaved import Unsaved
 from schedfuzz.workers.footprint import footprint
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair, limit_of
@@ -46,7 +47,11 @@ class Current:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
-        self._file.truncate(SIZE)
+        try:
+            # A map of what the disk has no room for would kill this process where it is written.
+            os.posix_fallocate(self._file.fileno(), 0, SIZE)
+        except OSError as error:
+            raise InfraError(f"{path}: {error.strerror}") from error
         self._map = mmap.mmap(self._file.fileno(), SIZE)
 
     def around(self, run: RunPair) -> RunPair:
@@ -107,7 +112,8 @@ def _hunt(
     number = writes.start_hunt(
         store, *names, order.seed, options, campaign_id=order.campaign, node=order.node
     )
-    recorder = DatabaseRecorder(store, number, *names, campaign=order.campaign)
+    unsaved = Unsaved(Home.locate(), order.database)
+    recorder = LastingRecorder(store, number, *names, order.campaign, unsaved)
     pair.on_incident(recorder.incident)
     reports = _Reports(number, pair, recorder, told)
     current = Current(Path(order.current))

@@ -6,6 +6,7 @@ are in the database, where they outlive the cluster.
 """
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,6 +76,7 @@ class RayPlaces:
     def ended(self, seconds: float) -> Iterator[Ended]:
         """Yield what is over, after waiting for that at most so long."""
         if not self._running:
+            time.sleep(seconds)
             return
         done, _ = ray.wait(list(self._running), num_returns=1, timeout=seconds)
         more, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)

@@ -25,9 +25,9 @@ from schedfuzz.workers.home import Home, make_directory
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
 STARTED = "Ray runtime started."
-# Ray gives a node 30 s to start, which a loaded machine may need more than once.
+# A raylet gives its agent 15 s to start, which a loaded machine may need more than once.
 OVERLOADED = "timed out during startup"
-START_TRIES = 4
+START_TRIES = 8
 AGENT_PORTS = ("dashboard-agent-grpc", "dashboard-agent-listen", "metrics-export")
 OBJECT_STORE_BYTES = 100 << 20  # tasks and their answers are a few hundred bytes
 # A node that does not answer for two seconds or so is gone: its jobs go on elsewhere.
@@ -137,10 +137,14 @@ def _start(plan: NodePlan, home: Home) -> RayNode:
         )  # fmt: skip
     node = RayNode(process, log, plan)
     end = time.monotonic() + START_SECONDS
+    raylet = 0
     while STARTED not in log.read_text(errors="replace"):
-        if not node.alive or time.monotonic() > end:
+        raylet = raylet or _raylet(process.pid)
+        given_up = raylet and not Path(f"/proc/{raylet}/exe").exists()
+        if not node.alive or given_up or time.monotonic() > end:
             node.stop()
-            raise InfraError(f"Ray did not start at {plan.address}: {_words(log)}; see {log}")
+            why = f"its raylet {OVERLOADED}" if given_up else _words(log)
+            raise InfraError(f"Ray did not start at {plan.address}: {why}; see {log}")
         time.sleep(0.2)
     node.known = descendants(process.pid)
     return node
@@ -154,6 +158,7 @@ def _command(plan: NodePlan) -> Sequence[str]:
         "--labels": f"schedfuzz.kind={'gpu' if gpus else 'cpu'}",
         "--object-store-memory": str(OBJECT_STORE_BYTES),
         "--num-gpus": str(gpus),
+        "--include-log-monitor": "false",  # nobody listens to it
     }
     # A raylet that must find out its agent's ports gives up, and dies, when that takes 15 s.
     own |= {f"--{name}-port": str(_free_port()) for name in AGENT_PORTS}
@@ -167,6 +172,17 @@ def _command(plan: NodePlan) -> Sequence[str]:
     options = [f"{name}={value}" for name, value in own.items()]
     return [ray, "start", "--block", "--disable-usage-stats", *options,
             *(["--head"] if plan.head else [])]  # fmt: skip
+
+
+def _raylet(pid: int) -> int:
+    """Return the raylet among a process's family, 0 while there is none."""
+    for each in descendants(pid):
+        try:
+            if Path(f"/proc/{each}/comm").read_text() == "raylet\n":
+                return each
+        except OSError:
+            continue
+    return 0
 
 
 def _free_port() -> int:

@@ -1,20 +1,22 @@
 """Nouns: recorder.
 
 Writes a hunt's findings to the database the moment they are made: what is stored survives any end
-of the hunt.
+of the hunt. A hunt of the service also survives an absence of the database.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable
 
 from schedfuzz.corpus import codec
-from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db import poison, queries, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import HuntState, MinimizeState
 from schedfuzz.fuzzer.reduction import Reduction
+from schedfuzz.service.unsaved import Sighted, Unsaved
 
 UPDATE_SECONDS = 5.0
 KEPT_INCIDENTS = 100  # of one hunt: a broken machine would fill the disk
@@ -95,3 +97,41 @@ class DatabaseRecorder:
         if time.monotonic() - self._updated > UPDATE_SECONDS:
             self._updated = time.monotonic()
             writes.update_hunt(self.store, self.hunt, executions, seconds)
+
+
+class LastingRecorder(DatabaseRecorder):
+    """The recorder of a hunt that goes on while its database is away."""
+
+    def __init__(
+        self, store: Store, hunt: int, before: str, after: str, campaign: int, unsaved: Unsaved
+    ) -> None:  # fmt: skip
+        super().__init__(store, hunt, before, after, campaign)
+        self.unsaved = unsaved
+
+    def sighting(
+        self, verdict: Verdict, scenario: Scenario, steps: int, execution: int, seconds: float
+    ) -> tuple[int, bool]:
+        """Count one verdict, now or later: then it is no finding's (0) and nothing new yet."""
+        try:
+            return super().sighting(verdict, scenario, steps, execution, seconds)
+        except InfraError:
+            self.unsaved.keep(
+                Sighted(self.hunt, self.before, self.after, verdict, scenario, steps, execution,
+                        seconds, self.campaign)
+            )  # fmt: skip
+            return 0, False
+
+    def incident(self, what: str, detail: str, scenario: Scenario | None) -> None:
+        """Store a fault of the machine, if the database is there to hear of it."""
+        with contextlib.suppress(InfraError):
+            super().incident(what, detail, scenario)
+
+    def finish(self, state: HuntState) -> None:
+        """Store the final totals, if that can be: else the coordinator closes the hunt."""
+        with contextlib.suppress(InfraError):
+            super().finish(state)
+
+    def progress(self, executions: int, seconds: float) -> None:
+        """Store the hunt's totals now and then; the next time says what this one could not."""
+        with contextlib.suppress(InfraError):
+            super().progress(executions, seconds)
