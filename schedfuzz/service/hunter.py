@@ -199,10 +199,10 @@ class Hunter:
         """Hold the scenario at hand responsible for the death of the process that hunts."""
         if code > 0:
             return
-        data = (self.folder / "current").read_bytes().partition(b"\0")[0]
         try:
+            data = (self.folder / "current").read_bytes().partition(b"\0")[0]
             scenario = codec.decode(data)
-        except InputError:
+        except (InputError, OSError):  # it had none yet, or its disk is gone
             return
         poison.blame(self.store, *self.names, scenario, f"the hunt's process ended with {code}")
 

@@ -50,7 +50,7 @@ def news_first(store: Store, due: list[Job]) -> list[Job]:
     numbers = [job.finding_id for job in due if job.finding_id is not None]
     verdicts = select(Finding.id, Finding.verdict).where(Finding.id.in_(numbers))
     with store.read() as session:
-        of: dict[int | None, str] = {number: verdict for number, verdict in session.execute(verdicts)}
+        of: dict[int | None, str] = {row.id: row.verdict for row in session.execute(verdicts)}
     return sorted(due, key=lambda job: NEWS.index(of.get(job.finding_id, NEWS[0])))
 
 
