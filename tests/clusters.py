@@ -22,7 +22,7 @@ from schedfuzz.db.service_models import Job
 from schedfuzz.workers.footprint import descendants
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
-LONG = 900.0  # seconds; a loaded machine hunts slowly
+LONG = 1200.0  # seconds; a loaded machine hunts slowly
 
 
 class Cluster:

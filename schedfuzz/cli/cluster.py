@@ -20,7 +20,7 @@ from schedfuzz.service.residence import Residence
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.signals import stop_on_signals
 
-READY_SECONDS = 300.0
+READY_SECONDS = 900.0
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for "find out"
 
 _node_options = (
@@ -162,6 +162,7 @@ def _in_background(verb: str, address: str, head: str) -> None:
     end = time.monotonic() + READY_SECONDS
     while (here := residence.resident()) is None or not here.ready:
         if process.poll() is not None or time.monotonic() > end:
+            process.terminate()
             lines = log.read_text(errors="replace").strip().splitlines()
             raise InfraError(f"the node did not start: {lines[-1] if lines else ''}; see {log}")
         time.sleep(0.2)

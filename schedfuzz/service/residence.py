@@ -88,7 +88,8 @@ class Residence:
         with contextlib.suppress(ProcessLookupError):
             os.kill(resident.pid, signal.SIGTERM)
         end = time.monotonic() + STOP_SECONDS
-        while self.resident() is not None:
+        begun = _started(resident.pid)
+        while self.resident() is not None or (begun and _started(resident.pid) == begun):
             if time.monotonic() > end:
                 raise InfraError(f"the cluster's process {resident.pid} does not end; see its log")
             time.sleep(0.2)
@@ -125,4 +126,5 @@ def _started(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    return int(stat.rpartition(")")[2].split()[19])
+    state, *numbers = stat.rpartition(")")[2].split()
+    return 0 if state == "Z" else int(numbers[18])
