@@ -142,6 +142,37 @@ def test_news_is_minimized_first_and_divergences_last(store: Store) -> None:
     assert posted(store, "verify") == ["0.28.0", "0.29.0"]
 
 
+def test_a_minimization_that_was_given_up_holds_nobody_up(store: Store) -> None:
+    row = campaign(store)
+    changed, _ = found(store, row, "changed", "divergence"), found(store, row, "fixed")
+    plan(store)
+    with store.write() as session:
+        session.execute(update(Job).where(Job.kind == "minimize").values(state="failed"))
+    plan(store)
+    assert posted(store, "minimize") == [f"finding:{changed}"]
+
+
+def test_a_hunt_whose_lease_is_gone_ends(store: Store) -> None:
+    row = campaign(store, hunts=2)
+    plan(store)
+    hunts = []
+    for job in jobs.due(store, ("hunt",)):
+        lease = jobs.claim(store, job.id, "me", "n", 60)
+        assert lease is not None
+        options = {"time": 1} | campaigns.leased(lease)
+        hunts.append(writes.start_hunt(store, "a", "b", 1, options, campaign_id=row.id))
+    alone = writes.start_hunt(store, "a", "b", 1, {})
+    assert campaigns.close_abandoned(store) == 0
+    jobs.give_back(store, lease)
+    again = jobs.claim(store, lease.job_id, "me", "n", 60)
+    assert again is not None and again.token != lease.token
+    assert campaigns.close_abandoned(store) == 1
+    shown = {hunt.id: (hunt.state, hunt.ended_at is None) for hunt in queries.list_hunts(store)}
+    assert shown == {
+        hunts[0]: ("running", True), hunts[1]: ("interrupted", False), alone: ("running", True),
+    }  # fmt: skip
+
+
 def test_a_finding_of_no_campaign_or_held_back_is_left_alone(store: Store) -> None:
     row = campaign(store)
     held = found(store, row)

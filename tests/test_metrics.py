@@ -74,8 +74,9 @@ def sample(store: Store, campaign: int, hunt: int, ago: float) -> None:
     samples.add(store, campaign, hunt, at=at, **dict.fromkeys(samples.FIGURES, 1))
 
 
-def finding(store: Store, hunt: int, name: str, what: str) -> None:
-    writes.record_verdict(store, hunt, *PAIR, verdict(name, what), scenario(), 9, 1, 1.0)
+def finding(store: Store, hunt: int, name: str, what: str, before: str = PAIR[0]) -> None:
+    after = PAIR[1] if before == PAIR[0] else "x"
+    writes.record_verdict(store, hunt, before, after, verdict(name, what), scenario(), 9, 1, 1.0)
 
 
 def test_a_new_database(store: Store, server: Server) -> None:
@@ -165,27 +166,33 @@ def test_notices(store: Store, server: Server) -> None:
 def test_the_canarys_age(store: Store, server: Server) -> None:
     hunts = {
         name: writes.start_hunt(
-            store, *PAIR, seed=1, options={}, campaign_id=add(store, name, canary=canary).id
+            store, f"{before} before", "x", seed=1, options={},
+            campaign_id=add(store, name, canary=canary).id,
         )
-        for name, canary in [("sings", True), ("mute", True), ("rests", True), ("hunts", False)]
-    }
+        # The second of a pair sees nothing that is new.
+        for name, before, canary in [
+            ("sings", "sings", True), ("sings-too", "sings", True), ("mute", "mute", True),
+            ("rests", "rests", True), ("hunts", "hunts", False),
+        ]
+    }  # fmt: skip
     for name in ("sings", "rests", "hunts"):
-        finding(store, hunts[name], name, "fixed")
-        finding(store, hunts[name], f"{name} too", "both")
+        finding(store, hunts[name], name, "fixed", f"{name} before")
+        finding(store, hunts[name], f"{name} later", "both", f"{name} before")
     for name in ("sings", "mute"):
-        finding(store, hunts[name], f"{name} differently", "changed")
+        finding(store, hunts[name], f"{name} differently", "changed", f"{name} before")
     campaigns.set_state(store, "rests", "paused")
-    ago = {"sings": 4000, "sings too": 1000, "sings differently": 10}
+    ago = {"sings": 4000, "sings later": 1000, "sings differently": 10}
     with store.write() as session:
         for fingerprint, seconds in ago.items():
             seen = datetime.now(UTC) - timedelta(seconds=seconds)
             one = update(Finding).where(Finding.fingerprint == fingerprint)
             session.execute(one.values(last_seen_at=seen))
     ages = figures.canary_age(store)
-    assert ages.keys() == {"sings", "mute"} and ages["mute"] is None
-    assert 1000 <= (ages["sings"] or 0) < 1300
+    assert ages.keys() == {"sings", "sings-too", "mute"} and ages["mute"] is None
     shown = scrape(server)["schedfuzz_canary_age_seconds"]
-    assert shown[of(campaign="mute")] == math.inf and 1000 <= shown[of(campaign="sings")] < 1300
+    for name in ("sings", "sings-too"):
+        assert 1000 <= (ages[name] or 0) < 1300 and 1000 <= shown[of(campaign=name)] < 1300
+    assert shown[of(campaign="mute")] == math.inf
 
 
 def test_a_hostile_name_is_a_name(store: Store, server: Server) -> None:

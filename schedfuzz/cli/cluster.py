@@ -1,4 +1,4 @@
-"""Nouns: the `cluster` verbs (start, join, status, stop).
+"""Nouns: the `cluster` verbs (start, join, coordinate, status, stop).
 
 Each runs one keeper on this machine, in the background or, for a container, in the foreground. All
 state is in the database: stopping loses nothing, and starting goes on from there.
@@ -23,18 +23,25 @@ from schedfuzz.workers.signals import stop_on_signals
 READY_SECONDS = 900.0
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for "find out"
 
+address_option = click.option(
+    "--address", default=LOOPBACK, show_default=True,
+    help="This machine's address for the other nodes.",
+)  # fmt: skip
+foreground_option = click.option(
+    "--foreground", is_flag=True, help="Stay, and log to standard error."
+)
+metrics_option = click.option(
+    "--metrics", metavar="HOST:PORT", default="", help="Serve /metrics there."
+)
 _node_options = (
-    click.option(
-        "--address", default=LOOPBACK, show_default=True,
-        help="This machine's address for the other nodes.",
-    ),
+    address_option,
     click.option("--cpus", type=click.IntRange(0, 4096), help="CPUs to offer (default: all)."),
     click.option("--gpus", type=click.IntRange(0, 64), help="GPUs to offer (default: all)."),
     click.option(
         "--triage", type=click.IntRange(0, 64), default=1, show_default=True,
         help="Findings to work on at once, beside the hunts.",
     ),
-    click.option("--foreground", is_flag=True, help="Stay, and log to standard error."),
+    foreground_option,
 )  # fmt: skip
 
 
@@ -54,19 +61,21 @@ def cluster() -> None:
 @node_options
 @click.option("--port", type=click.IntRange(1024, 65535), default=6379, show_default=True,
               help="Where the cluster's first node listens.")  # fmt: skip
-@click.option("--metrics", metavar="HOST:PORT", default="", help="Serve /metrics there.")
+@metrics_option
+@click.option("--coordinator/--no-coordinator", "coordinator", default=True, show_default=True,
+              help="Coordinate here, or leave that to `cluster coordinate`.")  # fmt: skip
 @db_option
 def start(
     address: str, cpus: int | None, gpus: int | None, triage: int, foreground: bool, port: int,
-    metrics: str, db_url: str | None,
+    metrics: str, coordinator: bool, db_url: str | None,
 ) -> None:  # fmt: skip
     """Start the cluster's first node, with the coordinator."""
-    if metrics:
-        split_address(metrics)
+    if metrics and not coordinator:
+        raise InputError("--metrics is the coordinator's: give it to `cluster coordinate`")
     _use_database(db_url)
     plan = NodePlan(address, port=port, cpus=cpus, gpus=gpus, triage=triage)
     head = f"{address}:{port}"
-    coordinate = [f"--address={head}", f"--node-address={address}", f"--metrics={metrics}"]
+    coordinate = _coordinate(head, address, metrics) if coordinator else None
     if not foreground:
         _in_background("start", address, head)
         return
@@ -94,6 +103,36 @@ def join(
         _in_background("join", address, head)
         return
     _keep(plan, head, None)
+
+
+@cluster.command()
+@click.argument("head", metavar="HOST:PORT")
+@address_option
+@foreground_option
+@metrics_option
+@db_option
+def coordinate(
+    head: str, address: str, foreground: bool, metrics: str, db_url: str | None
+) -> None:  # fmt: skip
+    """Coordinate the cluster at HOST:PORT from a node that does nothing else.
+
+    It needs the cluster's token and its database, as `join` does. Of several, one leads.
+    """
+    split_address(head)
+    _use_database(db_url)
+    plan = NodePlan(address, head=False, head_address=head, cpus=0, gpus=0, triage=0)
+    words = _coordinate(head, address, metrics)
+    if not foreground:
+        _in_background("coordinate", address, head)
+        return
+    _keep(plan, head, words)
+
+
+def _coordinate(head: str, address: str, metrics: str) -> list[str]:
+    """Return the arguments of the coordinator's process. Raises InputError."""
+    if metrics:
+        split_address(metrics)
+    return [f"--address={head}", f"--node-address={address}", f"--metrics={metrics}"]
 
 
 @cluster.command()

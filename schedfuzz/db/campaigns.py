@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.db import rows
 from schedfuzz.db.connect import Store
+from schedfuzz.db.jobs import Lease, moment
 from schedfuzz.db.models import Hunt, HuntState
-from schedfuzz.db.service_models import Campaign, CampaignState
+from schedfuzz.db.service_models import Campaign, CampaignState, Job
 
 # No "~": it marks the names that removed campaigns gave up.
 _NAME = re.compile(r"\w[\w.:+-]{0,99}")
@@ -123,6 +124,30 @@ def hunts_of(store: Store, campaign_id: int, state: HuntState | None = None) -> 
     query = select(Hunt).filter_by(campaign_id=campaign_id).order_by(Hunt.id)
     with store.read() as session:
         return list(session.scalars(query if state is None else query.filter_by(state=state)))
+
+
+def leased(lease: Lease) -> dict[str, Any]:
+    """Return what a hunt's options say of the lease that it hunts under."""
+    return {"lease": [lease.job_id, lease.token]}
+
+
+def close_abandoned(store: Store) -> int:
+    """End the campaigns' hunts whose lease does not hold any more; return how many.
+
+    Whoever hunts for such a row died without a word, or is about to end it itself.
+    """
+    running = select(Hunt).where(Hunt.state == "running", Hunt.campaign_id.is_not(None))
+    with store.write() as session:
+        now = moment(session)
+        held = select(Job.id, Job.token).where(Job.kind == "hunt", Job.state == "running")
+        leases = {tuple(row) for row in session.execute(held)}
+        abandoned = [
+            hunt for hunt in session.scalars(running)
+            if tuple(hunt.options.get("lease", ())) not in leases
+        ]  # fmt: skip
+        for hunt in abandoned:
+            hunt.state, hunt.ended_at = "interrupted", now
+        return len(abandoned)
 
 
 def _lock(session: Session, name: str) -> Campaign | None:

@@ -110,13 +110,21 @@ def quarantined_scenarios(store: Store) -> int:
 def canary_age(store: Store) -> dict[str, float | None]:
     """Return, for each active canary, how many seconds ago it last broke a rule; None: never.
 
-    That is the newest sighting of a finding, other than a mere change, that its hunts were the
-    first to see.
+    That is the newest sighting of a finding, other than a mere change, on a pair that it hunts,
+    whichever campaign made it: that the pair still breaks for anybody shows that all is well.
     """
+    hunts_it = (
+        select(Hunt.id)
+        .where(
+            Hunt.campaign_id == Campaign.id, Hunt.before == Finding.before,
+            Hunt.after == Finding.after,
+        )
+        .exists()
+    )  # fmt: skip
     last = (
         select(func.max(Finding.last_seen_at))
-        .join(Hunt, Finding.hunt_id == Hunt.id)
-        .where(Hunt.campaign_id == Campaign.id, Finding.verdict != "changed")
+        .where(Finding.verdict != "changed", hunts_it)
+        .correlate(Campaign)
         .scalar_subquery()
     )
     canaries = select(Campaign.name, last).where(Campaign.canary, Campaign.state == "active")

@@ -24,6 +24,7 @@ from schedfuzz.workers.targets import parse_target
 KINDS: tuple[JobKind, ...] = ("verify", "minimize", "export", "distill", "hunt")
 PLAN_SECONDS = 2.0
 RELEASE_SECONDS = 300.0
+CLOSE_SECONDS = 60.0
 LEADER_SECONDS = 30.0
 RENEW_SECONDS = 5.0
 TURN_SECONDS = 1.0
@@ -100,6 +101,8 @@ class Coordinator:
         if self._now_and_then("release", RELEASE_SECONDS):
             for campaign in stored_campaigns.listed(self.store):
                 held.release(self.store, campaign.id)
+        if self._now_and_then("close", CLOSE_SECONDS):
+            stored_campaigns.close_abandoned(self.store)
 
     def _leave(self) -> None:
         if self._lead is not None:

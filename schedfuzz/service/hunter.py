@@ -52,6 +52,7 @@ class Hunter:
         self.node = node
         before, after = targets
         self.names = parse_target(before).name, parse_target(after).name
+        self.lease = lease
         slot = lease.subject.replace("/", "-")
         self.folder = make_directory(home.root / "hunts" / f"{slot}-{os.getpid()}")
         self.log = home.logs / f"hunt-{slot}.log"
@@ -124,6 +125,7 @@ class Hunter:
             current=str(self.folder / "current"), corpus=str(self.folder / "corpus"),
             seeds=not self.campaign.canary, self_check=bool(options.get("self_check")),
             dimensions=tuple(options.get("dimensions", ())),
+            options=campaigns.leased(self.lease),
         )  # fmt: skip
 
     # -- while it hunts --------------------------------------------------------------------------

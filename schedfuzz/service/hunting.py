@@ -108,7 +108,7 @@ def _hunt(
     told: Callable[[Report], None],
 ) -> None:  # fmt: skip
     names = pair.before.target.name, pair.after.target.name
-    options = {"time": order.seconds, "runs": order.executions}
+    options = {"time": order.seconds, "runs": order.executions} | order.options
     number = writes.start_hunt(
         store, *names, order.seed, options, campaign_id=order.campaign, node=order.node
     )

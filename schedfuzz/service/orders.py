@@ -4,6 +4,8 @@ What passes between a hunt actor and the process that hunts for it: one order in
 line of JSON each.
 """
 
+from typing import Any
+
 import msgspec
 
 
@@ -11,9 +13,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """One slice of a campaign's hunt.
 
     `before` and `after` are spelled as on the command line. `seconds` and `executions` (None: no
-    bound) limit the slice. `current` is the file that always holds the scenario at hand; without
-    `seeds` the hunt starts from the corpus alone. In a self-check only a
-    difference between two runs of one target counts.
+    bound) limit the slice. `current` is the file that always holds the scenario at hand; `options`
+    are kept with the hunt. Without `seeds` it starts from the corpus alone. In a self-check only
+    a difference between two runs of one target counts.
     """
 
     database: str
@@ -29,6 +31,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     dimensions: tuple[str, ...] = ()
     seeds: bool = True
     self_check: bool = False
+    options: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ time by anybody: posting a job that is there does nothing.
 from collections.abc import Callable
 from datetime import timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Row, Select, String, and_, cast, func, literal, select
 
 from schedfuzz.db import campaigns, jobs, verifications
 from schedfuzz.db.connect import Store
@@ -113,27 +113,44 @@ def _reopen_after(
 
 
 def _plan_triage(store: Store) -> None:
-    """Post what findings of campaigns need next: to be minimized, then to be exported."""
+    """Post what findings of campaigns need next: to be minimized, then to be exported.
+
+    A divergence is worth less effort, for two releases differ on purpose: it waits until no
+    violation is left to minimize that has not been given up.
+    """
+    open_, violation = Finding.minimize_state != "done", Finding.verdict != "changed"
+    kept = and_(Finding.minimize_state == "done", Finding.status == "minimized", violation)
     with store.read() as session:
-        of_campaigns = (
-            select(Finding.id, Finding.minimize_state, Finding.status, Finding.verdict)
-            .join(Hunt, Hunt.id == Finding.hunt_id)
-            .where(Hunt.campaign_id.is_not(None), Finding.held_at.is_(None))
-        )
-        found = sorted(session.execute(of_campaigns).all(), key=lambda row: NEWS.index(row[3]))
-    open_violations = False
-    for number, state, status, verdict in found:
-        subject, violation = f"finding:{number}", verdict != "changed"
-        if state == "done" and status == "minimized" and violation:
-            jobs.post(store, "export", subject, finding_id=number)
-        elif state != "done" and violation:
-            open_violations = True
-            jobs.post(store, "minimize", subject, finding_id=number)
-    if not open_violations:
-        # A divergence is worth less effort: two releases differ on purpose.
-        for number, state, _, verdict in found:
-            if state != "done" and verdict == "changed":
-                jobs.post(store, "minimize", f"finding:{number}", finding_id=number)
+        unminimized = session.execute(_without("minimize", open_)).all()
+        unexported = session.execute(_without("export", kept)).all()
+        given_up = _job("minimize").where(Job.state == "failed").exists()
+        busy = session.scalar(_of_campaigns().where(open_, violation, ~given_up).limit(1))
+    for number, verdict in sorted(unminimized, key=_urgency):
+        if verdict != "changed" or busy is None:
+            jobs.post(store, "minimize", f"finding:{number}", finding_id=number)
+    for number, _ in sorted(unexported, key=_urgency):
+        jobs.post(store, "export", f"finding:{number}", finding_id=number)
+
+
+def _urgency(row: Row[int, str]) -> tuple[int, int]:
+    return NEWS.index(row[1]), row[0]
+
+
+def _of_campaigns() -> Select[int, str]:
+    """Return the query of the findings of campaigns that are not held: id, verdict."""
+    query = select(Finding.id, Finding.verdict).join(Hunt, Hunt.id == Finding.hunt_id)
+    return query.where(Hunt.campaign_id.is_not(None), Finding.held_at.is_(None))
+
+
+def _without(kind: JobKind, wanted: ColumnElement[bool]) -> Select[int, str]:
+    """Return the query of those among them that are `wanted` and have no job of a kind yet."""
+    return _of_campaigns().where(wanted, ~_job(kind).exists())
+
+
+def _job(kind: JobKind) -> Select[int]:
+    # By its key, which has an index.
+    subject = literal("finding:") + cast(Finding.id, String)
+    return select(Job.id).where(Job.kind == kind, Job.subject == subject)
 
 
 def _plan_distillations(store: Store) -> None:
