@@ -78,10 +78,15 @@ class Server:
 
 
 def faked(clock: Path) -> dict[str, str]:
-    """Return the environment of a process whose clock a file shifts, without its timers."""
-    [library] = Path("/usr/lib").glob("*/faketime/libfaketime.so.1")
+    """Return the environment of a process whose clock a file shifts, without its timers.
+
+    Skip the test where the library is missing.
+    """
+    libraries = list(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    if not libraries:
+        pytest.skip("no libfaketime here: apt-get install faketime")
     return {
-        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "LD_PRELOAD": str(libraries[0]), "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_CACHE_DURATION": "1", "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_RESET": "1",
     }  # fmt: skip
 

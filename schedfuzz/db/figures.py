@@ -119,6 +119,7 @@ def canary_age(store: Store) -> dict[str, float | None]:
             Hunt.campaign_id == Campaign.id, Hunt.before == Finding.before,
             Hunt.after == Finding.after,
         )
+        .correlate(Campaign, Finding)
         .exists()
     )  # fmt: skip
     last = (
