@@ -55,13 +55,13 @@ class Cluster:
             "SCHEDFUZZ_TOKEN_FILE": str(token) if node else "",
         }  # fmt: skip
 
-    def start(self) -> None:
+    def start(self, cpus: int = 2) -> None:
         """Start the first node, with the coordinator."""
-        self.run("cluster", "start", "--port", self.port, "--cpus", 2)
+        self.run("cluster", "start", "--port", self.port, "--cpus", cpus)
 
-    def join(self) -> None:
+    def join(self, cpus: int = 2) -> None:
         """Start the second node."""
-        self.run("cluster", "join", self.head, "--address", ADDRESSES[1], "--cpus", 2, node=1)
+        self.run("cluster", "join", self.head, "--address", ADDRESSES[1], "--cpus", cpus, node=1)
 
     def stop(self) -> None:
         """End both nodes."""

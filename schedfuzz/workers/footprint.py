@@ -12,7 +12,7 @@ PROC = Path("/proc")
 
 def footprint(pid: int) -> int:
     """Return the bytes that process `pid` and its descendants hold; 0 for what is gone."""
-    return sum(_held(each) for each in descendants(pid))
+    return sum(held(each) for each in descendants(pid))
 
 
 def descendants(pid: int) -> list[int]:
@@ -26,7 +26,8 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _held(pid: int) -> int:
+def held(pid: int) -> int:
+    """Return the bytes that one process holds; 0 for one that is gone."""
     try:
         rollup = (PROC / str(pid) / "smaps_rollup").read_text()
     except OSError:
