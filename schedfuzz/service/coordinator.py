@@ -20,8 +20,8 @@ from schedfuzz.service.planning import Resolve, news_first, plan, task_of
 from schedfuzz.service.tasks import Ended, Needs, NodeView, Task, needs
 from schedfuzz.workers.targets import parse_target
 
-# The first go first.
-KINDS: tuple[JobKind, ...] = ("verify", "minimize", "export", "distill", "hunt")
+# The first go first: what a minimized finding still lacks before more findings are minimized.
+KINDS: tuple[JobKind, ...] = ("verify", "export", "minimize", "distill", "hunt")
 PLAN_SECONDS = 2.0
 RELEASE_SECONDS = 300.0
 CLOSE_SECONDS = 60.0
