@@ -9,7 +9,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -40,11 +40,15 @@ def server_user() -> dict[str, object]:
 class Server:
     """A server on a Unix socket in `folder`, with all it has stored; it may be stopped and started.
 
-    `clock` names a file that says by how much its clock is wrong (libfaketime's: "+1d").
+    `clock` names a file that says by how much its clock is wrong (libfaketime's: "+1d");
+    `settings` are the server's own ("name=value").
     """
 
-    def __init__(self, pg_ctl: Path, clock: Path | None = None) -> None:
+    def __init__(
+        self, pg_ctl: Path, clock: Path | None = None, settings: Sequence[str] = ("fsync=off",)
+    ) -> None:
         self.pg_ctl = pg_ctl
+        self.settings = ("listen_addresses=''", *settings)
         self.folder = Path(tempfile.mkdtemp(prefix="pg"))
         self._user = server_user()
         self._clock = {} if clock is None else faked(clock)
@@ -54,7 +58,7 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        options = f"-k {self.folder} -c listen_addresses='' -c fsync=off"
+        options = " ".join([f"-k {self.folder}", *(f"-c {one}" for one in self.settings)])
         self._run("pg_ctl", "-o", options, "-l", str(self.folder / "log"), "-w", "start")
 
     def stop(self) -> None:
@@ -92,12 +96,14 @@ def faked(clock: Path) -> dict[str, str]:
 
 
 @contextmanager
-def postgres_server(clock: Path | None = None) -> Iterator[Server]:
+def postgres_server(
+    clock: Path | None = None, settings: Sequence[str] = ("fsync=off",)
+) -> Iterator[Server]:
     """Run a server for the length of the context; skip the test where there is none."""
     pg_ctl = find_pg_ctl()
     if pg_ctl is None:
         pytest.skip("no PostgreSQL server here: apt-get install postgresql")
-    server = Server(pg_ctl, clock)
+    server = Server(pg_ctl, clock, settings)
     try:
         server.start()
         try:

@@ -35,6 +35,7 @@ from schedfuzz.workers.targets import parse_target
 SLICE_SECONDS = 600.0
 SYNC_SECONDS = 15.0
 SAMPLE_SECONDS = 30.0
+WANTED_SECONDS = 5.0
 STOP_SECONDS = 60.0
 
 
@@ -174,7 +175,7 @@ class Hunter:
         """Return whether the campaign still wants to hunt; an answer may be some seconds old."""
         now = time.monotonic()
         if now >= self._due.get("wanted", 0.0):
-            self._due["wanted"] = now + 5.0
+            self._due["wanted"] = now + WANTED_SECONDS
             try:
                 self._active = campaigns.by_id(self.store, self.campaign.id).state == "active"
             except InfraError:
