@@ -1,6 +1,7 @@
 """What a place does with a job: ends it as it went, and never spoils what it has lost."""
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,11 +12,11 @@ from test_coordinator import campaign, let_time_pass
 
 from schedfuzz.corpus.codec import encode, scenario_id
 from schedfuzz.corpus.errors import InfraError
-from schedfuzz.db import jobs, nodes, shared_corpus
+from schedfuzz.db import jobs, nodes, rows, shared_corpus
 from schedfuzz.db.connect import Store
 from schedfuzz.db.service_models import Job
 from schedfuzz.fuzzer.generate import generate
-from schedfuzz.service import keeping, triage, worker
+from schedfuzz.service import corpus_sync, keeping, triage, worker
 from schedfuzz.service.corpus_sync import CorpusSync
 from schedfuzz.service.keeping import Kept, kept
 from schedfuzz.service.latest import Releases
@@ -142,6 +143,40 @@ def test_two_directories_come_to_hold_the_same(store: Store, tmp_path: Path) -> 
     for sync in syncs:
         sync.turn()
         assert len(list(sync.directory.iterdir())) == 6
+
+
+def test_of_many_additions_some_come_at_a_time(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    sync = CorpusSync(store, *PAIR, folder)
+    sync.turn()
+    count = corpus_sync.TAKEN + 5
+    shared_corpus.add(store, *PAIR, [generate(Random(seed)) for seed in range(count)])
+    sync.turn()
+    assert (sync.kept, len(list(folder.iterdir()))) == (count, corpus_sync.TAKEN)
+    sync.turn()
+    assert len(list(folder.iterdir())) == count
+    late = tmp_path / "late"
+    late.mkdir()
+    CorpusSync(store, *PAIR, late).turn()  # a hunt begins with all there is
+    assert len(list(late.iterdir())) == count
+
+
+@pytest.mark.parametrize("later", [corpus_sync.WHOLE, timedelta(hours=-2)])
+def test_a_whole_reading_sees_what_a_slow_clock_wrote(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: timedelta
+) -> None:
+    sync = CorpusSync(store, *PAIR, tmp_path)
+    sync.turn()
+    present = datetime.now(UTC)
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "now", lambda: present - timedelta(hours=1))
+        shared_corpus.add(store, *PAIR, [SMALL])
+    sync.turn()
+    assert sync.kept == 0
+    monkeypatch.setattr(rows, "now", lambda: present + later)
+    sync.turn()
+    assert sync.kept == 1
 
 
 def test_a_full_disk_costs_what_would_have_come(

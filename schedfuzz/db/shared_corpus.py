@@ -6,10 +6,11 @@ each other in one direction only, and never deadlock.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import case, func, select, update
+from sqlalchemy import case, func, or_, select, update
 
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
@@ -79,6 +80,23 @@ def ids(store: Store, before: str, after: str) -> set[str]:
     query = select(CorpusEntry.scenario_id).filter_by(before=before, after=after, kept=True)
     with store.read() as session:
         return set(session.scalars(query))
+
+
+def changes(store: Store, before: str, after: str, since: datetime) -> tuple[set[str], set[str]]:
+    """Return the ids of entries added, and of entries dropped, at `since` or later.
+
+    By the clocks of those who wrote them, and as they were committed: ask from a while before the
+    latest reading.
+    """
+    entry = CorpusEntry
+    query = (
+        select(entry.scenario_id, entry.kept)
+        .filter_by(before=before, after=after)
+        .where(or_(entry.added_at >= since, entry.dropped_at >= since))
+    )
+    with store.read() as session:
+        found = session.execute(query).all()
+    return {name for name, kept in found if kept}, {name for name, kept in found if not kept}
 
 
 def load(store: Store, ids: Iterable[str]) -> dict[str, Scenario]:
