@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from schedfuzz.db import queries
 from schedfuzz.db.connect import Store
-from schedfuzz.db.models import Finding
+from schedfuzz.db.models import Finding, Hunt
 from schedfuzz.db.service_models import Job
 from schedfuzz.workers.footprint import descendants
 
@@ -90,6 +90,11 @@ class Cluster:
         with self.store.read() as session:
             rows = list(session.scalars(query))
         return [row for row in rows if not state or row.state == state]
+
+    def hunted(self) -> set[str | None]:
+        """Return the nodes that have hunted: a slice need not follow another on its node."""
+        with self.store.read() as session:
+            return set(session.scalars(select(Hunt.node).distinct()))
 
     def until(self, condition: Callable[[], object]) -> object:
         """Wait until a condition holds; return what it said."""
