@@ -16,11 +16,12 @@ from sqlalchemy import select
 
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import campaigns, jobs, samples, shared_corpus, writes
+from schedfuzz.db import campaigns, jobs, rows, samples, shared_corpus, writes
 from schedfuzz.db.connect import Store, open_store
 from schedfuzz.db.jobs import Lease
 from schedfuzz.db.service_models import Job
 from schedfuzz.fuzzer.generate import generate
+from schedfuzz.service.corpus_sync import OVERLAP, TAKEN, WHOLE
 from schedfuzz.service.hunter import SAMPLE_SECONDS, SYNC_SECONDS, WANTED_SECONDS
 from schedfuzz.service.keeping import LEASE_SECONDS, RENEWALS
 from schedfuzz.service.recorder import UPDATE_SECONDS
@@ -52,7 +53,10 @@ class Worker:
         self.rng = Random(name)
         self.hunt = writes.start_hunt(store, *PAIR, 1, {}, campaign_id=1, node=name)
         self.lease = _lease(store, name)
-        self.known = known
+        self.kept = self.known = known
+        # Whole readings of all workers do not fall together.
+        self.whole_at = rows.now() - self.rng.random() * WHOLE
+        self.read_at = rows.now()
         self.scenario = generate(self.rng)
 
     def duties(self) -> dict[str, tuple[float, Callable[[], object]]]:
@@ -73,9 +77,18 @@ class Worker:
         expected = self.load.additions * SYNC_SECONDS
         count = int(expected) + (self.rng.random() < expected % 1)
         shared_corpus.add(self.store, *PAIR, [generate(self.rng) for _ in range(count)])
-        kept = shared_corpus.ids(self.store, *PAIR)
-        shared_corpus.load(self.store, sorted(kept - self.known))
-        self.known = kept
+        moment = rows.now()
+        if moment - self.whole_at >= WHOLE:
+            self.kept, self.whole_at = shared_corpus.ids(self.store, *PAIR), moment
+        else:
+            since = self.read_at - OVERLAP
+            added, dropped = shared_corpus.changes(self.store, *PAIR, since)
+            self.kept = (self.kept | added) - dropped
+        self.read_at = moment
+        new = sorted(self.kept - self.known)
+        taken = new if len(new) <= TAKEN else self.rng.sample(new, TAKEN)
+        shared_corpus.load(self.store, taken)
+        self.known = self.known | set(taken)
 
     def _sight(self) -> None:
         # By the square: some findings are sighted more often than others.

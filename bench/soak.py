@@ -23,7 +23,7 @@ from typing import Any
 
 from service_parts import Cluster, Server, command_line, measured_cluster, open_files, parts
 
-from schedfuzz.db import campaigns
+from schedfuzz.db import campaigns, queries, shared_corpus
 from schedfuzz.workers.footprint import held
 
 PORT = 28479
@@ -106,7 +106,9 @@ def _look(cluster: Cluster, server: Server) -> Row:
     row["files of Ray"] = _files(Path("/tmp/ray"))
     row["files of shared memory"] = len(os.listdir("/dev/shm"))
     row["objects of Ray"] = _objects(cluster)
-    row["executions"] = campaigns.spent(cluster.store, 1)[0]
+    row["executions"], row["hunting seconds"] = campaigns.spent(cluster.store, 1)
+    row["sightings"] = sum(found.count for found in queries.list_findings(cluster.store))
+    row["corpus"] = sum(size.kept for size in shared_corpus.sizes(cluster.store))
     row["hunts"] = len(campaigns.hunts_of(cluster.store, 1))
     return row
 

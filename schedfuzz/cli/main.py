@@ -25,7 +25,9 @@ from schedfuzz.cli.fidelity import fidelity
 from schedfuzz.cli.findings import findings, show
 from schedfuzz.cli.hunt import hunt
 from schedfuzz.cli.minimize import minimize
+from schedfuzz.cli.notices import notices
 from schedfuzz.cli.prune import prune
+from schedfuzz.cli.quarantine import forgive, quarantine
 from schedfuzz.cli.replay import replay
 from schedfuzz.cli.service_status import status
 from schedfuzz.cli.targets import targets
@@ -62,10 +64,11 @@ def cli() -> None:
 
 for command in (
     hunt, replay, minimize, findings, show, export, targets, corpus, campaign, cluster, status,
-    prune, bench,
+    notices, prune, bench,
 ):  # fmt: skip
     cli.add_command(command)
-corpus.add_command(coverage)
+for command in coverage, quarantine, forgive:
+    corpus.add_command(command)
 targets.add_command(dimensions)
 bench.add_command(fidelity)
 

@@ -104,7 +104,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         for one in facts["corpora"]
     ]
     found += [
-        f"quarantined  {one['scenario'][:12]} after {one['deaths']} deaths: {plain(one['detail'])}"
+        f"quarantined  {one['scenario'][:16]} after {one['deaths']} deaths: {plain(one['detail'])}"
         for one in facts["quarantined"]
     ]
     found += [

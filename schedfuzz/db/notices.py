@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 from sqlalchemy import ColumnElement, and_, func, literal, or_, select, text, update
 from sqlalchemy.orm import Session, aliased
 
+from schedfuzz.corpus.errors import InputError
 from schedfuzz.db import rows
 from schedfuzz.db.connect import Store
 from schedfuzz.db.jobs import moment
@@ -152,6 +153,36 @@ def counts(store: Store, channels: Collection[str] | None = None) -> dict[Notice
     with store.read() as session:
         found.update((state, count) for state, count in session.execute(query))
     return found
+
+
+def listed(store: Store, state: NoticeState | None = None) -> list[Notice]:
+    """Return the notices (in that state), newest first."""
+    query = select(Notice).order_by(Notice.id.desc())
+    with store.read() as session:
+        return list(session.scalars(query if state is None else query.filter_by(state=state)))
+
+
+def retry(store: Store, ids: Collection[int] = ()) -> int:
+    """Let these notices, or all that failed, be tried anew and at once; return how many may be.
+
+    A claimed one is being delivered and a sent one was: both stay as they are. Raises InputError
+    for an unknown id.
+    """
+    with store.write() as session:
+        now = moment(session)
+        known = set(session.scalars(select(Notice.id).where(Notice.id.in_(ids))))
+        if lost := sorted(set(ids) - known):
+            raise InputError(f"notice {lost[0]}: unknown; `schedfuzz notices list` lists them")
+        resting = or_(Notice.error.is_not(None), Notice.attempts == 0)
+        wanted = [Notice.state == "failed"]
+        if ids:
+            open_ones = or_(Notice.state == "failed", and_(Notice.state == "waiting", resting))
+            wanted = [Notice.id.in_(ids), open_ones]
+        anew = update(Notice).where(*wanted).values(state="waiting", attempts=0, not_before=now)
+        again = session.execute(
+            anew.returning(Notice.id), execution_options={"synchronize_session": False}
+        )
+        return len(again.all())
 
 
 def _take_turns(session: Session) -> None:
