@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from schedfuzz.corpus.errors import InfraError
-from schedfuzz.service import ray_node
+from schedfuzz.service import ray_logs, ray_node
 from schedfuzz.service.logs import get
 from schedfuzz.service.ray_node import NodePlan, RayNode
 from schedfuzz.workers.home import Home
@@ -21,6 +21,7 @@ PAUSE_SECONDS = 1.0
 PAUSE_CAP = 60.0
 CALM_SECONDS = 120.0  # after which a part counts as running well
 STOP_SECONDS = 30.0
+LOGS_SECONDS = 3600.0  # between two looks at Ray's old logs
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Keeper:
         self._node: RayNode | None = None
         self._coordinator: subprocess.Popen[bytes] | None = None
         self._pauses = {"node": Pause(), "coordinator": Pause()}
+        self._logs_due = time.monotonic()
 
     def run(self, stopping: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
         """Start the parts, call `ready`, and keep them.
@@ -68,6 +70,7 @@ class Keeper:
             while not stopping():
                 self._keep_node()
                 self._keep_coordinator()
+                self._keep_logs()
                 time.sleep(0.5)
         finally:
             self._stop()
@@ -109,6 +112,11 @@ class Keeper:
                 [sys.executable, "-m", "schedfuzz.service.coordinating", *self.coordinate],
                 env=ray_node.environment(self.home), stdin=subprocess.DEVNULL,
             )  # fmt: skip
+
+    def _keep_logs(self) -> None:
+        if time.monotonic() >= self._logs_due:
+            self._logs_due = time.monotonic() + LOGS_SECONDS
+            ray_logs.age_out()
 
     def _stop(self) -> None:
         if self._coordinator is not None and self._coordinator.poll() is None:
