@@ -16,7 +16,8 @@ ALLOWED = {
     "fuzzer": {"corpus", "fuzzer"},
     "bench": {"corpus", "workers", "fuzzer", "bench"},
     "service": {"corpus", "workers", "fuzzer", "db", "service"},
-    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "service", "cli"},
+    "web": {"corpus", "fuzzer", "db", "web"},
+    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "service", "web", "cli"},
 }
 # What the core (the language, what runs in a target, what thinks) never imports.
 CORE = ("corpus", "workers/target", "fuzzer")

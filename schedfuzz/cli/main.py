@@ -29,6 +29,7 @@ from schedfuzz.cli.notices import notices
 from schedfuzz.cli.prune import prune
 from schedfuzz.cli.quarantine import forgive, quarantine
 from schedfuzz.cli.replay import replay
+from schedfuzz.cli.serve import serve
 from schedfuzz.cli.service_status import status
 from schedfuzz.cli.targets import targets
 from schedfuzz.corpus.errors import InfraError, InputError
@@ -64,7 +65,7 @@ def cli() -> None:
 
 for command in (
     hunt, replay, minimize, findings, show, export, targets, corpus, campaign, cluster, status,
-    notices, prune, bench,
+    notices, prune, serve, bench,
 ):  # fmt: skip
     cli.add_command(command)
 for command in coverage, quarantine, forgive:

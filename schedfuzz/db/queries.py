@@ -7,7 +7,7 @@ they outlive it.
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, joinedload
 
 from schedfuzz.corpus import codec
@@ -18,6 +18,10 @@ from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding, Hunt, Incident, Occurrence, StoredScenario
 
 _MAX_ID = 2**31 - 1
+LISTED = (
+    "id", "before", "after", "verdict", "kind", "rule", "component", "title", "status", "count",
+    "first_seen_at", "last_seen_at",
+)  # fmt: skip
 
 
 def list_hunts(store: Store, limit: int = 20) -> list[Hunt]:
@@ -59,6 +63,24 @@ def list_findings(
         query = query.where(Finding.held_at.is_not(None) if held else Finding.held_at.is_(None))
     with store.read() as session:
         return list(session.scalars(query))
+
+
+def page_of_findings(
+    store: Store, filters: dict[str, str], size: int, page: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many findings match, and one page of them (from 1), newest first.
+
+    The rows carry only what a list shows: scenarios stay in the database.
+    """
+    shown = [getattr(Finding, name) for name in LISTED]
+    count = select(func.count()).select_from(Finding).filter_by(**filters)
+    # A page beyond what a database can count to is as empty as any other past the end.
+    offset = min((page - 1) * size, _MAX_ID)
+    query = select(*shown).filter_by(**filters).order_by(Finding.id.desc())
+    with store.read() as session:
+        found = session.execute(query.limit(size).offset(offset)).mappings()
+        rows_ = [dict(row) for row in found]
+        return session.execute(count).scalar_one(), rows_
 
 
 def get_finding(store: Store, finding_id: int) -> Finding:

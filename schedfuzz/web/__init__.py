@@ -1,0 +1,1 @@
+"""The dashboard: what the database knows, as pages and as JSON."""

@@ -1,0 +1,101 @@
+"""Nouns: page, view.
+
+The dashboard's pages, each of which is JSON too under the same URL with `?format=json` or an Accept
+header. It only reads. Everything it shows came from targets, so nothing of it is ever markup.
+"""
+
+from typing import Any
+
+from flask import Flask, Response, jsonify, render_template, request
+from werkzeug.exceptions import HTTPException
+
+from schedfuzz.corpus import codec
+from schedfuzz.corpus.errors import InfraError, InputError
+from schedfuzz.corpus.trace import KINDS
+from schedfuzz.db import queries, service_summary
+from schedfuzz.db.connect import Store
+from schedfuzz.db.rows import clean
+from schedfuzz.fuzzer.judge import ORDER
+
+PAGE = 100
+FILTERS = ("before", "after", "verdict", "kind", "status")
+# No script at all, and nothing from elsewhere: what came from a target cannot become any.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def create(store: Store) -> Flask:
+    """Return the application over a store."""
+    app = Flask(__name__)
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+
+    @app.get("/")
+    def overview() -> Any:
+        return _answer("overview.html", service_summary.gather(store))
+
+    @app.get("/findings")
+    def findings() -> Any:
+        return _answer("findings.html", _findings(store))
+
+    @app.get("/findings/<int:number>")
+    def finding(number: int) -> Any:
+        row = queries.get_finding(store, number)
+        facts = queries.finding_as_json(row) | {
+            "detail": row.detail, "first_seen_at": row.first_seen_at,
+            "last_seen_at": row.last_seen_at, "confirm_runs": row.confirm_runs,
+            "confirm_hits": row.confirm_hits, "minimize_state": row.minimize_state,
+        }  # fmt: skip
+        scenario = codec.pretty(codec.decode(row.reproducer.data, f"finding {row.id}"))
+        return _answer("finding.html", facts, text=scenario)
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return Response("ok\n", mimetype="text/plain")
+
+    app.register_error_handler(InputError, lambda error: _failed(str(error), 404))
+    app.register_error_handler(InfraError, lambda error: _failed(str(error), 503))
+    app.register_error_handler(
+        HTTPException, lambda error: _failed(error.description or error.name, error.code or 500)
+    )
+
+    @app.after_request
+    def guard(response: Response) -> Response:
+        response.headers.update(HEADERS)
+        return response
+
+    return app
+
+
+def _findings(store: Store) -> dict[str, Any]:
+    given = {name: clean(request.args.get(name, "")) for name in FILTERS}
+    page = request.args.get("page", 1, type=int)
+    total, rows = queries.page_of_findings(
+        store, {name: value for name, value in given.items() if value}, PAGE, max(page, 1)
+    )
+    return {
+        "filters": given, "page": max(page, 1), "pages": -(-total // PAGE), "total": total,
+        "findings": rows,
+    }  # fmt: skip
+
+
+def _answer(template: str, facts: dict[str, Any], **more: Any) -> Any:
+    if _wants_json():
+        return jsonify(facts)
+    return render_template(template, verdicts=ORDER, kinds=KINDS, **facts, **more)
+
+
+def _wants_json() -> bool:
+    named = request.args.get("format")
+    best = request.accept_mimetypes.best_match(["text/html", "application/json"])
+    return named == "json" or (named is None and best == "application/json")
+
+
+def _failed(why: str, code: int) -> tuple[Any, int]:
+    if _wants_json():
+        return jsonify({"error": why}), code
+    return render_template("failed.html", why=why, code=code), code
