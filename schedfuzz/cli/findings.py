@@ -70,7 +70,7 @@ def show(finding: int, as_json: bool, db_url: str | None) -> None:
     """Show the finding ID: what broke, its history, its reproducer, what to run next."""
     row = queries.get_finding(open_db(db_url), finding)
     if as_json:
-        print_json(_as_object(row))
+        print_json(queries.finding_in_full(row))
         return
     click.echo(f"finding {row.id}: {plain(row.title)}")
     if row.rule in RULES:
@@ -114,11 +114,3 @@ def _commands(row: Finding) -> list[str]:
     if row.minimize_state != "done":
         commands.append(f"schedfuzz minimize {row.id}{explicit}")
     return [*commands, take_home(row)]
-
-
-def _as_object(row: Finding) -> dict[str, Any]:
-    names = (
-        "detail", "minimize_state", "minimize_calls", "confirm_runs", "confirm_hits",
-        "export_path", "first_seen_at", "last_seen_at",
-    )  # fmt: skip
-    return queries.finding_as_json(row) | {name: getattr(row, name) for name in names}

@@ -5,12 +5,10 @@ told otherwise.
 """
 
 import click
-import waitress
 
 from schedfuzz.cli.options import db_option, open_db
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.service.ray_node import split_address
-from schedfuzz.web.app import create
 
 THREADS = 8
 
@@ -23,6 +21,11 @@ THREADS = 8
 @db_option
 def serve(listen: str, db_url: str | None) -> None:
     """Show campaigns and findings in a browser, until Ctrl-C; `?format=json` for programs."""
+    # Here, for no other verb should wait for a web server's imports.
+    import waitress
+
+    from schedfuzz.web.app import create
+
     host, port = split_address(listen)
     app = create(open_db(db_url))
     try:

@@ -79,8 +79,7 @@ def page_of_findings(
     query = select(*shown).filter_by(**filters).order_by(Finding.id.desc())
     with store.read() as session:
         found = session.execute(query.limit(size).offset(offset)).mappings()
-        rows_ = [dict(row) for row in found]
-        return session.execute(count).scalar_one(), rows_
+        return session.execute(count).scalar_one(), [dict(row) for row in found]
 
 
 def get_finding(store: Store, finding_id: int) -> Finding:
@@ -118,6 +117,15 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
         "scenario": msgspec.json.decode(finding.reproducer.data),
     }
     return {name: getattr(finding, name) for name in names} | {"reproducer": reproducer}
+
+
+def finding_in_full(finding: Finding) -> dict[str, Any]:
+    """Return `finding_as_json` and what only the look at one finding shows."""
+    names = (
+        "detail", "minimize_state", "minimize_calls", "confirm_runs", "confirm_hits",
+        "export_path", "first_seen_at", "last_seen_at",
+    )  # fmt: skip
+    return finding_as_json(finding) | {name: getattr(finding, name) for name in names}
 
 
 def _with_scenarios() -> Select[Any]:

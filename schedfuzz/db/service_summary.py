@@ -7,13 +7,15 @@ from typing import Any
 
 from schedfuzz.db import campaigns, figures, held, nodes, poison, samples, shared_corpus
 from schedfuzz.db.connect import Store
+from schedfuzz.db.figures import FindingCount
 
 
 def gather(store: Store) -> dict[str, Any]:
     """Return what there is to say, ready for JSON; ages in seconds."""
     alive, dead = figures.node_counts(store)
+    counts = figures.finding_counts(store)
     return {
-        "campaigns": [_campaign(store, row) for row in campaigns.listed(store)],
+        "campaigns": [_campaign(store, row, counts) for row in campaigns.listed(store)],
         "canaries": figures.canary_age(store),
         "nodes": {"alive": alive, "gone": dead, "unfit_targets": figures.unfit_targets(store)},
         "unfit": [
@@ -34,7 +36,7 @@ def gather(store: Store) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _campaign(store: Store, row: Any) -> dict[str, Any]:
+def _campaign(store: Store, row: Any, counts: list[FindingCount]) -> dict[str, Any]:
     executions, seconds = campaigns.spent(store, row.id)
     newest = samples.latest(store, row.id)
     return {
@@ -43,7 +45,7 @@ def _campaign(store: Store, row: Any) -> dict[str, Any]:
         "executions_per_second": executions / seconds if seconds else 0.0,
         "findings": {
             f"{one.verdict} {one.status}": one.findings
-            for one in figures.finding_counts(store) if one.campaign == row.name
+            for one in counts if one.campaign == row.name
         },
         "memory": max((sample.memory for sample in newest), default=0),
     }  # fmt: skip

@@ -45,13 +45,8 @@ def create(store: Store) -> Flask:
     @app.get("/findings/<int:number>")
     def finding(number: int) -> Any:
         row = queries.get_finding(store, number)
-        facts = queries.finding_as_json(row) | {
-            "detail": row.detail, "first_seen_at": row.first_seen_at,
-            "last_seen_at": row.last_seen_at, "confirm_runs": row.confirm_runs,
-            "confirm_hits": row.confirm_hits, "minimize_state": row.minimize_state,
-        }  # fmt: skip
         scenario = codec.pretty(codec.decode(row.reproducer.data, f"finding {row.id}"))
-        return _answer("finding.html", facts, text=scenario)
+        return _answer("finding.html", queries.finding_in_full(row), text=scenario)
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -73,12 +68,12 @@ def create(store: Store) -> Flask:
 
 def _findings(store: Store) -> dict[str, Any]:
     given = {name: clean(request.args.get(name, "")) for name in FILTERS}
-    page = request.args.get("page", 1, type=int)
+    page = max(request.args.get("page", 1, type=int), 1)
     total, rows = queries.page_of_findings(
-        store, {name: value for name, value in given.items() if value}, PAGE, max(page, 1)
+        store, {name: value for name, value in given.items() if value}, PAGE, page
     )
     return {
-        "filters": given, "page": max(page, 1), "pages": -(-total // PAGE), "total": total,
+        "filters": given, "page": page, "pages": -(-total // PAGE), "total": total,
         "findings": rows,
     }  # fmt: skip
 
