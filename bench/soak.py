@@ -23,7 +23,7 @@ from typing import Any
 
 from service_parts import Cluster, Server, command_line, measured_cluster, open_files, parts
 
-from schedfuzz.db import campaigns, queries, shared_corpus
+from schedfuzz.db import campaigns, finding_lists, shared_corpus
 from schedfuzz.workers.footprint import held
 
 PORT = 28479
@@ -98,7 +98,8 @@ def _look(cluster: Cluster, server: Server) -> Row:
     row["files of shared memory"] = len(os.listdir("/dev/shm"))
     row["objects of Ray"] = _objects()
     row["executions"], row["hunting seconds"] = campaigns.spent(cluster.store, 1)
-    row["sightings"] = sum(found.count for found in queries.list_findings(cluster.store))
+    found = finding_lists.find(cluster.store, finding_lists.Wanted())
+    row["sightings"] = sum(finding.count for finding, _ in found.page)
     row["corpus"] = sum(size.kept for size in shared_corpus.sizes(cluster.store))
     row["hunts"] = len(campaigns.hunts_of(cluster.store, 1))
     return row

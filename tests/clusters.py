@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from command import SCHEDFUZZ
+from found import list_findings
 from running import until
 from sqlalchemy import select
 
-from schedfuzz.db import queries
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding, Hunt
 from schedfuzz.db.service_models import Job
@@ -82,7 +82,7 @@ class Cluster:
 
     def findings(self, rule: str = "") -> list[Finding]:
         """Return the findings (of a rule)."""
-        return [row for row in queries.list_findings(self.store) if rule in row.rule]
+        return [row for row in list_findings(self.store) if rule in row.rule]
 
     def jobs(self, kind: str, state: str = "") -> list[Job]:
         """Return the jobs of a kind (in a state)."""

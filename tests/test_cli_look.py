@@ -9,15 +9,17 @@ from command import schedfuzz
 from fabricated import CONTRACT, FIRST, OTHER, SECOND, SMALL, FakePair, trace
 
 from schedfuzz.cli import replay as replay_module
-from schedfuzz.cli.findings import findings, show
+from schedfuzz.cli.diff import diff
+from schedfuzz.cli.findings import findings
 from schedfuzz.cli.main import run
 from schedfuzz.cli.replay import replay
+from schedfuzz.cli.show import show
 from schedfuzz.cli.sides import sides_table
 from schedfuzz.cli.source import load_scenario
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Trace, Verdict
-from schedfuzz.db import writes
+from schedfuzz.db import traces, writes
 from schedfuzz.db.connect import Store, open_store
 
 WILD = "[red]no[/red] :smile: \x1b[31mmarkup"
@@ -42,7 +44,7 @@ def add(
 
 
 def look(*arguments: str) -> Result:
-    command = {"findings": findings, "show": show}[arguments[0]]
+    command = {"findings": findings, "show": show, "diff": diff}[arguments[0]]
     return CliRunner().invoke(command, arguments[1:], catch_exceptions=False)
 
 
@@ -110,6 +112,22 @@ def test_a_transform_is_spelled_for_the_reader_to_complete(store: Store) -> None
     other = schedfuzz("minimize", number, "0.28.0", "0.29.0", env={"SCHEDFUZZ_DB": store.name})
     assert other.returncode == 2
     assert f"target 0.28.0: finding {number} is on {TRANSFORM}" in other.stderr
+
+
+def test_schedules_are_looked_at_without_a_target(store: Store) -> None:
+    number = add(store, "fixed", "contract", rule="token-budget")
+    assert run(["diff", str(number)]) == 2
+    traces.save(store, number, SMALL, BROKEN, GOOD)
+    shown = look("diff", str(number)).stdout
+    assert "first differing step: step 1: request 0 tokens 1 / 3" in shown
+    assert "0.28.0: step 1, r0: contract: token-budget" in shown
+    assert "r0 new 0+5 ->1" in shown
+    assert "r0 new 0+5 ->1" not in look("diff", str(number), "--around", "0").stdout
+    value = json.loads(look("diff", str(number), "--json").stdout)
+    assert (value["verdict"], len(value["before"]["steps"])) == ("fixed", 2)
+    story = look("show", str(number)).stdout
+    assert "0.28.0 breaks the rule and 0.29.0 keeps it\n" in story
+    assert "first differing step: step 1: request 0 tokens 1 / 3" in story
 
 
 # -- replay on fabricated runs -------------------------------------------------------------------

@@ -7,14 +7,16 @@ from random import Random
 
 import pytest
 from fabricated import SMALL
+from found import list_findings
 from msgspec.structs import replace
 from running import until
 from stub_hunt import started, stub_hunt
 
 from schedfuzz.cli.main import run
-from schedfuzz.cli.source import parse_on, typed_name
+from schedfuzz.cli.source import parse_on
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.brought import seed_corpus
+from schedfuzz.corpus.names import typed_name
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db import queries, writes
 from schedfuzz.db.connect import open_store
@@ -99,7 +101,7 @@ def test_the_two_runners_share_no_finding_and_no_corpus(env, capfd) -> None:
     for names in (PAIR, REAL):
         hunt = writes.start_hunt(store, *names, 1, {})
         writes.record_verdict(store, hunt, *names, verdict, SMALL, 3, 1, 0.5)
-    assert [row.before for row in queries.list_findings(store)] == ["0.28.0", "0.28.0:real"]
+    assert [row.before for row in list_findings(store)] == ["0.28.0", "0.28.0:real"]
     assert len(queries.unfinished_minimizations(store, *REAL)) == 1
     assert run(["minimize", "1", "--runner", "real"]) == 2
     refused = capfd.readouterr().err

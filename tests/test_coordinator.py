@@ -1,16 +1,17 @@
 """What is planned, handed out and followed up, with places that only remember."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from fabricated import SMALL
+from found import list_findings
 from sqlalchemy import select, update
 from test_db_campaigns import WANTED
 
 from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import campaigns, jobs, nodes, queries, verifications, writes
+from schedfuzz.db import campaigns, decisions, jobs, nodes, queries, verifications, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
 from schedfuzz.db.service_models import Campaign, Job
@@ -320,5 +321,17 @@ def test_the_real_runner_goes_where_gpus_are(
 
 def test_every_finding_is_found_by_its_campaign(store: Store) -> None:
     found(store, campaign(store))
-    [row] = queries.list_findings(store)
+    [row] = list_findings(store)
     assert row.held_at is None
+
+
+def test_what_is_muted_too_long_wakes(store: Store) -> None:
+    number = found(store, campaign(store))
+    decisions.mute(store, number, datetime.now(UTC) + timedelta(days=1), "ann")
+    made = coordinator(store, Remembering(ONE))
+    turn(made)
+    assert queries.get_finding(store, number).status == "muted"
+    with store.write() as session:
+        session.execute(update(Finding).values(muted_until=datetime.now(UTC)))
+    turn(made)
+    assert queries.get_finding(store, number).status == "new"

@@ -4,6 +4,7 @@ import random
 import threading
 
 import pytest
+from found import list_findings
 from sqlalchemy import update
 from test_db import PAIR, hunt, record, scenario, verdict
 from test_db_writers import in_processes
@@ -129,7 +130,7 @@ def test_each_new_entry_is_counted_by_one_writer(url: str) -> None:
     open_store(url).close()
     in_processes(count_new, url, "new", count=4)
     store = open_store(url)
-    assert [row.count for row in queries.list_findings(store)] == [120]
+    assert [row.count for row in list_findings(store)] == [120]
     store.close()
 
 
@@ -181,6 +182,6 @@ def test_deaths_are_exact_and_one_writer_hears_of_the_quarantine(url: str) -> No
     assert {row.scenario_id: row.deaths for row in poison.listed(store)} == dict.fromkeys(
         ids_of(several(12)), 5
     )
-    heard = {row.fingerprint: row.count for row in queries.list_findings(store)}
+    heard = {row.fingerprint: row.count for row in list_findings(store)}
     assert heard == dict.fromkeys(ids_of(several(12)), 1)
     store.close()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Barrier
 
 import pytest
+from found import list_findings
 from sqlalchemy import select, update
 from test_db import PAIR, hunt, scenario, verdict
 from test_db_campaigns import add
@@ -54,7 +55,7 @@ def record(
 
 
 def names(store: Store, is_held: bool | None) -> str:
-    return " ".join(row.fingerprint for row in queries.list_findings(store, held=is_held))
+    return " ".join(row.fingerprint for row in list_findings(store, held=is_held))
 
 
 def test_what_is_over_the_cap_is_stored_counted_and_held(store: Store, clock: Clock) -> None:
@@ -191,7 +192,7 @@ def test_eight_writers_keep_the_cap_exactly(url: str, clock: Clock) -> None:
     store.close()
     in_processes(flood, url, ids, fork.Barrier(8))
     store = open_store(url)
-    found = queries.list_findings(store)
+    found = list_findings(store)
     assert len(found) == 40 + 8 * 40 and sum(row.count for row in found) == 2 * 8 * 40
     free = [row.kind for row in found if row.held_at is None]
     assert (free.count("crash"), free.count("leak"), len(free)) == (7, 7, 14)

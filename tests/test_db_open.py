@@ -13,6 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from found import list_findings
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import OperationalError
 from test_db_writers import in_processes
@@ -156,7 +157,7 @@ def test_a_database_of_the_first_schema_comes_along(url: str) -> None:
     engine.dispose()
     store = open_store(url)
     assert drift(store.engine) == []
-    assert [row.component for row in queries.list_findings(store)] == ["scheduler", None]
+    assert [row.component for row in list_findings(store)] == ["scheduler", None]
     assert [(row.seconds, row.campaign_id) for row in queries.list_hunts(store)] == [(1.5, None)]
     store.close()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import pytest
+from found import list_findings
 from sqlalchemy import update
 from test_db import hunt, record, scenario, verdict
 
@@ -50,7 +51,7 @@ def test_counts_are_exact_with_eight_writers(url: str, times: int) -> None:
     thirds = [len(range(first, times, 3)) for first in range(3)]
     expected = {"shared": 8 * thirds[0]} | {f"own {n}": thirds[1] for n in range(8)}
     expected |= {f"round {n}": 8 for n in range(2, times, 3)}
-    found = queries.list_findings(store)
+    found = list_findings(store)
     assert {row.fingerprint: row.count for row in found} == expected
     assert sum(row.count for row in found) == 8 * times
     kept = [len(queries.list_occurrences(store, row.id)) for row in found]

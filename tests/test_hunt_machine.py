@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fabricated import SMALL
+from found import list_findings
 from stub_hunt import command, started, stub_hunt
 
 from schedfuzz.db import queries, writes
@@ -122,7 +123,7 @@ def test_a_hunt_outlasts_a_locked_database(env, tmp_path) -> None:
     assert hunt.returncode == 3, err
     result = json.loads((tmp_path / "x.json").read_text())
     assert result["executions"] == 400
-    [finding] = queries.list_findings(open_store(f"sqlite:///{file}"))
+    [finding] = list_findings(open_store(f"sqlite:///{file}"))
     assert finding.count == (tmp_path / "sightings").stat().st_size
 
 
@@ -170,7 +171,7 @@ def test_two_hunts_at_once_count_everything(env, tmp_path) -> None:
         err = hunt.communicate(timeout=300)[1]
         assert hunt.returncode == 3, err
     store = open_store(f"sqlite:///{tmp_path / 'home' / 'schedfuzz.db'}")
-    [finding] = queries.list_findings(store)
+    [finding] = list_findings(store)
     assert finding.count == (tmp_path / "sightings").stat().st_size > 20
     assert finding.minimize_state == "done"
     rows = queries.list_hunts(store)

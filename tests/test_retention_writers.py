@@ -6,13 +6,14 @@ import time
 from datetime import timedelta
 
 import pytest
+from found import list_findings
 from sqlalchemy import func, select, update
 from test_db import PAIR, hunt, record, scenario, verdict
 from test_db_writers import in_processes
 from test_retention import NOW, ago, change, deleted, left, put
 
 from schedfuzz.corpus import codec
-from schedfuzz.db import poison, queries, retention, rows, shared_corpus, writes
+from schedfuzz.db import poison, retention, rows, shared_corpus, writes
 from schedfuzz.db.connect import Store, open_store
 from schedfuzz.db.models import Finding, Hunt, Incident, StoredScenario
 from schedfuzz.db.retention import prune
@@ -111,7 +112,7 @@ def test_writers_never_lose_a_scenario_to_pruning(url: str) -> None:
     store.close()
     in_processes(write_or_prune, url, one, count=5)
     store = open_store(url)
-    assert len(queries.list_findings(store)) == 6
+    assert len(list_findings(store)) == 6
     prune(store, now=rows.now() + timedelta(1000))
     with store.read() as session:
         stored = session.scalar(select(func.count()).select_from(StoredScenario))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from command import schedfuzz
 from fabricated import SEED_BUG, SMALL
+from found import list_findings
 from running import FOR_EVER, PATIENCE, gone, read_to, until, workers, zygotes
 
 from schedfuzz.corpus.rules import violation
@@ -133,15 +134,15 @@ def test_a_killed_hunt_leaves_nobody_and_the_next_one_resumes(start, store, tmp_
     until(lambda: gone(hunt.pid))
     hunt.communicate()
     left = [row.id for row in unfinished(store)]
-    found = {row.id for row in queries.list_findings(store)}
+    found = {row.id for row in list_findings(store)}
     assert left
     while unfinished(store):  # more than once only where a minute is not enough for them
-        calls = sum(row.minimize_calls for row in queries.list_findings(store))
+        calls = sum(row.minimize_calls for row in list_findings(store))
         following = start("hunt", *PAIR, "--runs", 0)
         following.communicate(timeout=PATIENCE)
         assert following.returncode == 0
-        assert sum(row.minimize_calls for row in queries.list_findings(store)) > calls
-    rows = {row.id: row for row in queries.list_findings(store)}
+        assert sum(row.minimize_calls for row in list_findings(store)) > calls
+    rows = {row.id: row for row in list_findings(store)}
     assert set(rows) >= found
     assert all(rows[number].confirm_runs for number in left)
     states = [row.state for row in queries.list_hunts(store)]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from schedfuzz.cli.source import typed_name
 from schedfuzz.cli.targets import targets
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.names import typed_name
 from schedfuzz.workers.environment import environment
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.targets import Target, parse_target

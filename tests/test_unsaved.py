@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from found import list_findings
 from test_db import PAIR, hunt, scenario, verdict
 
 from schedfuzz.corpus.errors import InfraError
-from schedfuzz.db import queries, writes
+from schedfuzz.db import writes
 from schedfuzz.db.connect import Store, open_store
 from schedfuzz.service.recorder import LastingRecorder
 from schedfuzz.service.unsaved import Sighted, Unsaved
@@ -47,10 +48,10 @@ def test_it_is_saved_when_the_database_is_back(
         recorder.finish("done")
         with pytest.raises(InfraError):
             save(store, unsaved)
-    assert queries.list_findings(store) == []
+    assert list_findings(store) == []
     again = Unsaved(home, "postgresql://somewhere/x")  # by whoever hunts there next
     assert (save(store, again), save(store, again)) == (2, 0)
-    found = {row.fingerprint: row for row in queries.list_findings(store)}
+    found = {row.fingerprint: row for row in list_findings(store)}
     assert {name: row.count for name, row in found.items()} == {"a": 1, "b": 1}
     assert (found["a"].executions_to_find, found["a"].seconds_to_find) == (7, 1.5)
 
@@ -82,7 +83,7 @@ def test_databases_do_not_mix_and_a_torn_line_is_nothing(store: Store, home: Hom
     with one.path.open("ab") as file:
         file.write(b'{"hunt": 1, "bef')
     assert save(store, one) == 2
-    assert [row.count for row in queries.list_findings(store)] == [1]
+    assert [row.count for row in list_findings(store)] == [1]
 
 
 def test_a_full_disk_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,30 +1,43 @@
-"""Nouns: findings command, show command.
+"""Nouns: findings command, column.
 
-What hunts left in the database: the list, the pair's news first, and one finding in full with the
-commands to go on with.
+What hunts left in the database, the pair's news first, without what somebody has put aside.
 """
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, get_args
 
 import click
 from rich import box
 from rich.table import Table
 
-from schedfuzz.cli.options import FindingId, db_option, json_option, open_db, print_json
+from schedfuzz.cli.options import db_option, json_option, open_db, print_json
 from schedfuzz.cli.screen import print_table
-from schedfuzz.cli.source import reproducer, typed_name
-from schedfuzz.cli.status import take_home
-from schedfuzz.corpus import codec
 from schedfuzz.corpus.printable import plain
-from schedfuzz.corpus.rules import RULES
-from schedfuzz.corpus.trace import KINDS
-from schedfuzz.db import queries
+from schedfuzz.corpus.trace import KINDS, ORDER
+from schedfuzz.db import finding_lists, muting, queries
+from schedfuzz.db.finding_lists import SORTS, Wanted
 from schedfuzz.db.models import Finding, FindingStatus
-from schedfuzz.fuzzer.judge import ORDER
 
-COLUMNS = ("id", "verdict", "kind", "status", "count", "before", "after", "size", "title")
+DEFAULT = ("id", "verdict", "kind", "status", "count", "before", "after", "size", "title")
+COLUMNS = (
+    *DEFAULT, "rule", "component", "fingerprint", "confirmed", "minimized", "first", "last",
+    "fixed_in", "dup_of", "export",
+)  # fmt: skip
+
+
+class Columns(click.ParamType):
+    """Names of columns, separated by commas."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the names. Raises BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in value.split(","))
+        for name in names:
+            if name not in COLUMNS:
+                self.fail(f"{name!r} is no column; there are {', '.join(COLUMNS)}", param, ctx)
+        return names
 
 
 @click.command()
@@ -32,85 +45,83 @@ COLUMNS = ("id", "verdict", "kind", "status", "count", "before", "after", "size"
 @click.option("--after", metavar="TARGET", help="Only findings with this target after.")
 @click.option("--verdict", type=click.Choice(ORDER), help="Only findings with this verdict.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only findings of this kind.")
+@click.option("--rule", metavar="NAME", help="Only findings of this rule or exception type.")
 @click.option(
-    "--status", type=click.Choice(get_args(FindingStatus)), help="Only findings in this status."
+    "--component", type=click.Choice(["scheduler", "runner"]), help="Only this one's faults."
+)
+@click.option(
+    "--status",
+    type=click.Choice(get_args(FindingStatus)),
+    multiple=True,
+    help="Only findings in this status (may be repeated).",
+)
+@click.option("--text", metavar="TEXT", help="Only findings with this in title or detail.")
+@click.option("--all", "aside", is_flag=True, help="Also verified, muted, dup and invalid ones.")
+@click.option("--sort", type=click.Choice(SORTS), default="news", show_default=True)
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--limit", type=click.IntRange(1, 10**6), metavar="N", help="At most so many.")
+@click.option(
+    "--columns",
+    type=Columns(),
+    default=DEFAULT,
+    metavar="NAMES",
+    help="Which to show, separated by commas.",
 )
 @json_option
 @db_option
-def findings(as_json: bool, db_url: str | None, **filters: Any) -> None:
+def findings(
+    sort: finding_lists.Sort, reverse: bool, limit: int | None, columns: tuple[str, ...],
+    as_json: bool, db_url: str | None, **filters: Any,
+) -> None:  # fmt: skip
     """List the stored findings, news first: what after breaks or mends, then what both break."""
-    rows = sorted(queries.list_findings(open_db(db_url), **filters), key=_urgency)
+    store = open_db(db_url)
+    muting.wake(store)
+    wanted = Wanted(**filters)
+    found = finding_lists.find(store, wanted, sort, reverse, limit, scenarios=as_json)
     if as_json:
-        print_json([queries.finding_as_json(row) for row in rows])
+        print_json([queries.finding_as_json(*entry) for entry in found.page])
         return
-    if not rows:
-        wanted = "matches" if any(filters.values()) else "is stored yet"
-        click.echo(f"no finding {wanted}; `schedfuzz hunt BEFORE AFTER` looks for some", err=True)
+    hidden = "" if wanted.aside or wanted.status else _hidden(store, filters, found.total)
+    if not found.page:
+        click.echo(_nothing(filters, hidden), err=True)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in COLUMNS:
+    for name in columns:
         table.add_column(name, no_wrap=name != "title", overflow="fold")
-    for row in rows:
-        size = f"{row.reproducer_requests}r {row.reproducer_events}e {row.reproducer_steps}s"
-        cells = {"size": size, "title": plain(row.title)}
-        table.add_row(*(cells.get(name) or str(getattr(row, name)) for name in COLUMNS))
+    for row, sightings in found.page:
+        table.add_row(*(plain(_cell(name, row, sightings)) for name in columns))
     print_table(table)
+    if len(found.page) < found.total:
+        click.echo(f"{len(found.page)} of {found.total} findings", err=True)
+    if hidden:
+        click.echo(hidden, err=True)
 
 
-def _urgency(row: Finding) -> tuple[int, int, int]:
-    """Return the sort key: verdict, then kind, then age."""
-    return ORDER.index(row.verdict), KINDS.index(row.kind), row.id
+def _hidden(store: Any, filters: dict[str, Any], shown: int) -> str:
+    more = finding_lists.find(store, Wanted(**(filters | {"aside": True})), size=1).total - shown
+    return f"{more} more are verified, muted, dup or invalid; --all lists them" if more else ""
 
 
-@click.command()
-@click.argument("finding", type=FindingId(), metavar="ID")
-@json_option
-@db_option
-def show(finding: int, as_json: bool, db_url: str | None) -> None:
-    """Show the finding ID: what broke, its history, its reproducer, what to run next."""
-    row = queries.get_finding(open_db(db_url), finding)
-    if as_json:
-        print_json(queries.finding_in_full(row))
-        return
-    click.echo(f"finding {row.id}: {plain(row.title)}")
-    if row.rule in RULES:
-        click.echo(f"the rule: {RULES[row.rule][1]}")
-    if row.detail:
-        click.echo(f"first seen with {plain(row.detail)}")
-    click.echo()
-    for name, value in _facts(row):
-        click.echo(f"{name:<12}  {plain(value)}")
-    click.echo(f"\n{codec.pretty(reproducer(row))}")
-    for command in _commands(row):
-        click.echo(f"  {command}")
+def _nothing(filters: dict[str, Any], hidden: str) -> str:
+    if hidden:
+        return f"no open finding; {hidden}"
+    wanted = "matches" if any(filters.values()) else "is stored yet"
+    return f"no finding {wanted}; `schedfuzz hunt BEFORE AFTER` looks for some"
 
 
-def _facts(row: Finding) -> Iterator[tuple[str, str]]:
-    yield "verdict", f"{row.verdict}  {row.kind}  {row.rule}"
-    if row.component is not None:
-        yield "component", row.component
-    yield "pair", f"{row.before} and {row.after}"
-    yield "fingerprint", row.fingerprint
-    yield "status", row.status
-    yield "seen", f"{row.count} times"
-    yield "first, last", f"{_time(row.first_seen_at)}, {_time(row.last_seen_at)}"
-    yield "found", f"after {row.executions_to_find} executions, {row.seconds_to_find:.1f} s"
-    yield "confirmed", f"{row.confirm_hits} of {row.confirm_runs} runs"
-    yield "minimized", f"{row.minimize_state}, {row.minimize_calls} calls"
-    yield "exported", row.export_path or "no"
-    requests, events = row.reproducer_requests, row.reproducer_events
-    size = f"{requests} requests, {events} events, {row.reproducer_steps} engine steps"
-    yield "reproducer", size
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _commands(row: Finding) -> list[str]:
-    pair = f"{typed_name(row.before)} {typed_name(row.after)}"
-    explicit = f" {pair}" if "+" in row.before + row.after else ""
-    commands = [f"schedfuzz replay {row.id} {pair}"]
-    if row.minimize_state != "done":
-        commands.append(f"schedfuzz minimize {row.id}{explicit}")
-    return [*commands, take_home(row)]
+def _cell(name: str, row: Finding, sightings: int) -> str:
+    match name:
+        case "count":
+            return str(sightings)
+        case "size":
+            return f"{row.reproducer_requests}r {row.reproducer_events}e {row.reproducer_steps}s"
+        case "confirmed":
+            return f"{row.confirm_hits}/{row.confirm_runs}"
+        case "minimized":
+            return row.minimize_state
+        case "first" | "last":
+            return f"{getattr(row, name + '_seen_at'):%Y-%m-%d %H:%M}"
+        case "export":
+            return row.export_path or ""
+    value = getattr(row, name)
+    return "" if value is None else str(value)

@@ -14,24 +14,29 @@ from typing import Any
 import click
 
 from schedfuzz import __version__
+from schedfuzz.cli import decide
 from schedfuzz.cli.bench import bench
 from schedfuzz.cli.campaign import campaign
 from schedfuzz.cli.cluster import cluster
 from schedfuzz.cli.corpus import corpus
 from schedfuzz.cli.coverage import coverage
+from schedfuzz.cli.diff import diff
 from schedfuzz.cli.dimensions import dimensions
 from schedfuzz.cli.export import export
 from schedfuzz.cli.fidelity import fidelity
-from schedfuzz.cli.findings import findings, show
+from schedfuzz.cli.findings import findings
 from schedfuzz.cli.hunt import hunt
 from schedfuzz.cli.minimize import minimize
+from schedfuzz.cli.mute_rules import rule
 from schedfuzz.cli.notices import notices
 from schedfuzz.cli.prune import prune
 from schedfuzz.cli.quarantine import forgive, quarantine
 from schedfuzz.cli.replay import replay
 from schedfuzz.cli.serve import serve
 from schedfuzz.cli.service_status import status
+from schedfuzz.cli.show import show
 from schedfuzz.cli.targets import targets
+from schedfuzz.cli.triage import triage
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.printable import plain
 from schedfuzz.workers.signals import EXIT_INTERRUPTED, leave_on_signals
@@ -64,7 +69,8 @@ def cli() -> None:
 
 
 for command in (
-    hunt, replay, minimize, findings, show, export, targets, corpus, campaign, cluster, status,
+    hunt, replay, minimize, findings, show, diff, triage, *decide.VERBS, rule, export,
+    targets, corpus, campaign, cluster, status,
     notices, prune, serve, bench,
 ):  # fmt: skip
     cli.add_command(command)

@@ -27,7 +27,7 @@ from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.db import queries
 from schedfuzz.fuzzer.judge import judge, shorter
-from schedfuzz.fuzzer.reduction import Budget, Reduction, State
+from schedfuzz.fuzzer.reduction import Budget, Reduction, RunPair, State
 from schedfuzz.service.recorder import DatabaseRecorder
 from schedfuzz.workers.home import make_directory, write_file
 from schedfuzz.workers.pair import Pair
@@ -110,11 +110,11 @@ def _finding(
     refuse_beyond(targets, reproducer(row))
     recorder = DatabaseRecorder(store, row.hunt_id, row.before, row.after)
     reduction = Reduction(
-        row.id, row.verdict, row.fingerprint, reproducer(row), row.reproducer_steps, recorder,
-        row.minimize_calls, budget=UNLIMITED,
+        row.id, row.verdict, row.verdict_fingerprint, reproducer(row), row.reproducer_steps,
+        recorder, row.minimize_calls, budget=UNLIMITED,
     )  # fmt: skip
     with start_pair(*targets) as pair, stop_on_signals() as stop:
-        _reduce(reduction, pair, Limits(seconds, calls, stop))
+        _reduce(reduction, recorder.watched(pair.run), Limits(seconds, calls, stop))
     if reduction.done and not reduction.hits:
         raise InfraError(
             f"finding {row.id}: its reproducer did not repeat in {reduction.runs} runs"
@@ -158,7 +158,7 @@ def _file(
         make_directory(out.absolute().parent)
     with start_pair(*targets) as pair, stop_on_signals() as stop:
         reduction = _from_file(source, scenario, pair, targets, FileNotebook(out))
-        _reduce(reduction, pair, Limits(seconds, calls, stop))
+        _reduce(reduction, pair.run, Limits(seconds, calls, stop))
     if reduction.done and not reduction.hits:
         raise InfraError(f"{source}: its verdict did not repeat in {reduction.runs} runs")
     if out is None:
@@ -190,13 +190,13 @@ def _from_file(
 # -- both ----------------------------------------------------------------------------------------
 
 
-def _reduce(reduction: Reduction, pair: Pair, limits: Limits) -> None:
+def _reduce(reduction: Reduction, run: RunPair, limits: Limits) -> None:
     """Go on until done or a limit; a line for each improvement and every ten seconds."""
     machine = reduction.minimizer
     best, said = machine.best, time.monotonic()
     say(f"from {_size(reduction)}")
     while not reduction.done and not limits.reached(machine.calls):
-        reduction.advance(pair.run)
+        reduction.advance(run)
         if machine.best is not best or time.monotonic() - said >= LINE_SECONDS:
             best, said = machine.best, time.monotonic()
             say(f"call {machine.calls}: {_size(reduction)}")

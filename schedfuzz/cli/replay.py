@@ -8,9 +8,8 @@ from typing import Any
 import click
 import msgspec
 
+from schedfuzz.cli.account import print_account
 from schedfuzz.cli.options import db_option, json_option, print_json, runner_option
-from schedfuzz.cli.screen import print_table
-from schedfuzz.cli.sides import sides_table
 from schedfuzz.cli.source import (
     load_scenario,
     parse_on,
@@ -20,9 +19,8 @@ from schedfuzz.cli.source import (
 )
 from schedfuzz.corpus.errors import InfraError
 from schedfuzz.corpus.printable import plain
-from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Step, Trace, Verdict
-from schedfuzz.fuzzer.judge import judge, title
+from schedfuzz.fuzzer.judge import judge
 
 EXIT_FINDINGS = 3
 
@@ -55,7 +53,7 @@ def replay(
     if as_json:
         print_json(as_object(verdict, *traces))
     else:
-        _print(verdict, names, traces)
+        print_account(verdict, names, traces)
     if verdict.verdict == "infra":
         raise InfraError(f"the scenario could not be run: {plain(verdict.detail)}")
     quiet = ("clean",) if strict else ("clean", "changed")
@@ -82,26 +80,3 @@ def _side(trace: Trace) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     shares = [msgspec.structs.asdict(share) for share in step.scheduled]
     return msgspec.structs.asdict(step) | {"scheduled": shares}
-
-
-def _print(verdict: Verdict, names: tuple[str, str], traces: tuple[Trace, Trace]) -> None:
-    facts = verdict.verdict, verdict.kind, verdict.rule, verdict.fingerprint
-    click.echo("  ".join(str(fact) for fact in facts if fact))
-    if verdict.verdict == "changed":
-        click.echo(plain(f"{verdict.title}: {verdict.detail}"))
-    for name, trace in zip(names, traces, strict=True):
-        for line in _story(trace):
-            click.echo(plain(f"{name}: {line}"))
-    if any(trace.steps for trace in traces):
-        print_table(sides_table(*names, *traces))
-
-
-def _story(trace: Trace) -> list[str]:
-    """Return a side's outcome, and each rule it broke, a line each."""
-    why = f": {trace.reason}" if trace.reason else ""
-    lines = [f"{trace.outcome} after {len(trace.steps)} steps{why}"]
-    for item in trace.violations:
-        who = "" if item.request is None else f", r{item.request}"
-        rule = f": {RULES[item.rule][1]}" if item.rule in RULES else ""
-        lines.append(f"step {item.step}{who}: {item.kind}: {title(item)}{rule}: {item.detail}")
-    return lines

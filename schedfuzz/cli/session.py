@@ -115,7 +115,9 @@ class Session:
             status.show(totals)
 
         with status, _quiet(self.home.logs / "libfuzzer.log"):
-            hunt = Hunt(pair.run, recorder, self.plan, tick, lambda: stop.made, replays)
+            hunt = Hunt(
+                recorder.watched(pair.run), recorder, self.plan, tick, lambda: stop.made, replays
+            )
             totals = hunt.run()
         for lane in lanes:
             lane.recorder.finish("interrupted" if stop.made else "done")
@@ -131,7 +133,7 @@ class Session:
         if not self.both:
             return None
         pair, recorder = lanes[1]
-        return Replays(pair.run, recorder, self.plan.self_check)
+        return Replays(recorder.watched(pair.run), recorder, self.plan.self_check)
 
     def _spelling(self) -> str:
         """Return the arguments that hunt on."""

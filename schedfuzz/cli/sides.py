@@ -16,8 +16,12 @@ VIOLATED = "!!"
 DIFFERENT = "~"
 
 
-def sides_table(before: str, after: str, one: Trace, two: Trace) -> Table:
+def sides_table(
+    before: str, after: str, one: Trace, two: Trace, shown: range | None = None
+) -> Table:
     """Return both sides step by step; `before` and `after` are the targets' names.
+
+    `shown` are the positions of the rows to return, all by default.
 
     A share reads `r1 new 48+2 (1 draft) ->2`: computed before the step, scheduled in it, drafts
     among those, tokens sampled. Marks: `!!` a rule broke in this step, `~` the sides differ.
@@ -26,8 +30,9 @@ def sides_table(before: str, after: str, one: Trace, two: Trace) -> Table:
     for heading in ("", "step", "events", before, "free", after, "free"):
         justify: Literal["left", "right"] = "right" if heading in ("step", "free") else "left"
         table.add_column(heading, justify=justify, overflow="fold")
-    for left, right in zip_longest(one.steps, two.steps):
-        table.add_row(*_row((left, one), (right, two)))
+    for position, (left, right) in enumerate(zip_longest(one.steps, two.steps)):
+        if shown is None or position in shown:
+            table.add_row(*_row((left, one), (right, two)))
     return table
 
 

@@ -14,6 +14,7 @@ from schedfuzz.cli.options import open_db
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.names import typed_name
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.db import queries
@@ -82,14 +83,6 @@ def _unwrapped(data: bytes) -> bytes:
 def reproducer(finding: Finding) -> Scenario:
     """Return the finding's best reproducer. Raises InputError if it cannot be read any more."""
     return codec.decode(finding.reproducer.data, f"finding {finding.id}")
-
-
-def typed_name(name: str) -> str:
-    """Return what to type for a stored target name; a transform's directory is for the reader."""
-    if "+" not in name:
-        return name.rpartition("@")[0] or name
-    release, _, transform = name.partition("+")
-    return f"{release}+PATH/TO/{transform.rpartition('@')[0]}"
 
 
 def stored_pair(

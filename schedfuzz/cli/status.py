@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from schedfuzz.corpus.trace import ORDER
 from schedfuzz.db.models import Finding
 from schedfuzz.fuzzer.hunt import Totals
-from schedfuzz.fuzzer.judge import ORDER
 from schedfuzz.fuzzer.replays import Replays
 from schedfuzz.service.exporting import refusal
 

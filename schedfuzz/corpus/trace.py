@@ -13,6 +13,8 @@ KINDS: tuple[Kind, ...] = (
     "crash", "contract", "corruption", "leak", "starvation", "hang", "divergence",
 )  # fmt: skip
 VerdictName = Literal["fixed", "regressed", "both", "changed", "clean", "infra"]
+# Of findings: the pair's news first, then what it has always been like, then what may be meant.
+ORDER: tuple[VerdictName, ...] = ("regressed", "fixed", "both", "changed")
 # finished: every request left; violated: a rule was broken; rejected: the release refuses the
 # configuration or a request; unsupported: it does not know a field; infra: we could not run it.
 OutcomeName = Literal["finished", "violated", "rejected", "unsupported", "infra"]

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.orm import Session
 
 # All tables must be known before one of them is used: their foreign keys name each other.
+import schedfuzz.db.decision_models
 import schedfuzz.db.service_models  # noqa: F401
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.db.faults import explain

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from schedfuzz.corpus.errors import InputError
 
-HEAD = "0003"
+HEAD = "0004"
 VERSION_TABLE = "schedfuzz_revision"
 _ADVISORY_LOCK = 0x5C4EDF022
 

@@ -24,8 +24,21 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 HuntState = Literal["running", "done", "interrupted"]
-FindingStatus = Literal["new", "confirmed", "minimized", "flaky"]
+# What a machine finds out; then what a person, or a verification, has decided.
+FindingStatus = Literal[
+    "new",
+    "confirmed",
+    "minimized",
+    "flaky",
+    "reported",
+    "fixed-in",
+    "verified",
+    "muted",
+    "dup",
+    "invalid",
+]
 MinimizeState = Literal["none", "running", "partial", "done"]
+SPLIT_MARK = "~"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -105,6 +118,8 @@ class Finding(Base):
     first seen; `component` is whose fault a violation is (None for a divergence);
     `reproducer_steps` is in engine steps; `minimize_calls` counts predicate calls. `held_at` is set
     while it waits behind its campaign's daily cap, counted but not worked on, until `released_at`.
+    A `dup` names the finding that it repeats (`dup_of`) or whose sightings its own are counted with
+    (`merged_into`); `fixed_in` is a target's name; a `muted` one is silent until `muted_until`.
     """
 
     __tablename__ = "findings"
@@ -113,6 +128,8 @@ class Finding(Base):
         Index(None, "hunt_id"),
         Index(None, "scenario_id"),
         Index(None, "reproducer_id"),
+        Index(None, "merged_into"),
+        Index(None, "status"),
         {"sqlite_autoincrement": True},
     )
 
@@ -151,6 +168,16 @@ class Finding(Base):
     export_path: Mapped[str | None] = mapped_column(Text)
     held_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    fixed_in: Mapped[str | None]
+    dup_of: Mapped[int | None] = mapped_column(ForeignKey("findings.id"))
+    merged_into: Mapped[int | None] = mapped_column(ForeignKey("findings.id"))
+    muted_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    muted_by: Mapped[int | None] = mapped_column(ForeignKey("mute_rules.id"))
+
+    @property
+    def verdict_fingerprint(self) -> str:
+        """The fingerprint that its verdicts have: one that was split off has a mark after it."""
+        return self.fingerprint.partition(SPLIT_MARK)[0]
 
     scenario: Mapped[StoredScenario] = relationship(foreign_keys=[scenario_id], lazy="raise")
     reproducer: Mapped[StoredScenario] = relationship(foreign_keys=[reproducer_id], lazy="raise")

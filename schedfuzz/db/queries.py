@@ -4,6 +4,7 @@ Each function is one short transaction, and rows come with what a reader will to
 they outlive it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,10 +19,6 @@ from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding, Hunt, Incident, Occurrence, StoredScenario
 
 _MAX_ID = 2**31 - 1
-LISTED = (
-    "id", "before", "after", "verdict", "kind", "rule", "component", "title", "status", "count",
-    "first_seen_at", "last_seen_at",
-)  # fmt: skip
 
 
 def list_hunts(store: Store, limit: int = 20) -> list[Hunt]:
@@ -42,44 +39,9 @@ def unfinished_minimizations(store: Store, before: str, after: str) -> list[Find
 
     A minimization that a killed process left `running` is one of them.
     """
-    query = _with_scenarios().filter_by(before=before, after=after).order_by(Finding.id)
+    query = with_scenarios().filter_by(before=before, after=after).order_by(Finding.id)
     with store.read() as session:
         return list(session.scalars(query.where(Finding.minimize_state != "done")))
-
-
-def list_findings(
-    store: Store, *, before: str | None = None, after: str | None = None,
-    verdict: str | None = None, kind: str | None = None, status: str | None = None,
-    held: bool | None = None,
-) -> list[Finding]:  # fmt: skip
-    """Return the findings that match every given filter, with scenarios, oldest first.
-
-    `held` tells those behind their campaign's daily cap from the others.
-    """
-    given = {"before": before, "after": after, "verdict": verdict, "kind": kind, "status": status}
-    filters = {name: value for name, value in given.items() if value is not None}
-    query = _with_scenarios().filter_by(**filters).order_by(Finding.id)
-    if held is not None:
-        query = query.where(Finding.held_at.is_not(None) if held else Finding.held_at.is_(None))
-    with store.read() as session:
-        return list(session.scalars(query))
-
-
-def page_of_findings(
-    store: Store, filters: dict[str, str], size: int, page: int
-) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many findings match, and one page of them (from 1), newest first.
-
-    The rows carry only what a list shows: scenarios stay in the database.
-    """
-    shown = [getattr(Finding, name) for name in LISTED]
-    count = select(func.count()).select_from(Finding).filter_by(**filters)
-    # A page beyond what a database can count to is as empty as any other past the end.
-    offset = min((page - 1) * size, _MAX_ID)
-    query = select(*shown).filter_by(**filters).order_by(Finding.id.desc())
-    with store.read() as session:
-        found = session.execute(query.limit(size).offset(offset)).mappings()
-        return session.execute(count).scalar_one(), [dict(row) for row in found]
 
 
 def get_finding(store: Store, finding_id: int) -> Finding:
@@ -104,8 +66,17 @@ def get_scenario(store: Store, scenario_id: str) -> Scenario:
     return codec.decode(row.data, f"scenario {scenario_id}")
 
 
-def finding_as_json(finding: Finding) -> dict[str, Any]:
-    """Return what `--json` shows of a finding that was read with its scenarios."""
+def sightings(store: Store, finding: Finding) -> int:
+    """Return how often the finding was seen, together with those merged into it."""
+    with store.read() as session:
+        return finding.count + merged_sightings(session, [finding.id]).get(finding.id, 0)
+
+
+def finding_as_json(finding: Finding, sightings: int | None = None) -> dict[str, Any]:
+    """Return what `--json` shows of a finding that was read with its scenarios.
+
+    Its count is its own, or the `sightings` that it has with those merged into it.
+    """
     names = (
         "id", "before", "after", "verdict", "kind", "rule", "component", "fingerprint", "title",
         "status", "count", "executions_to_find", "seconds_to_find",
@@ -116,22 +87,35 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
         "steps": finding.reproducer_steps,
         "scenario": msgspec.json.decode(finding.reproducer.data),
     }
-    return {name: getattr(finding, name) for name in names} | {"reproducer": reproducer}
+    shown = {name: getattr(finding, name) for name in names} | {"reproducer": reproducer}
+    return shown if sightings is None else shown | {"count": sightings}
 
 
-def finding_in_full(finding: Finding) -> dict[str, Any]:
+def finding_in_full(finding: Finding, sightings: int | None = None) -> dict[str, Any]:
     """Return `finding_as_json` and what only the look at one finding shows."""
     names = (
         "detail", "minimize_state", "minimize_calls", "confirm_runs", "confirm_hits",
-        "export_path", "first_seen_at", "last_seen_at",
+        "export_path", "first_seen_at", "last_seen_at", "fixed_in", "dup_of", "merged_into",
+        "muted_until", "muted_by",
     )  # fmt: skip
-    return finding_as_json(finding) | {name: getattr(finding, name) for name in names}
+    return finding_as_json(finding, sightings) | {name: getattr(finding, name) for name in names}
 
 
-def _with_scenarios() -> Select[Any]:
+def with_scenarios() -> Select[Any]:
+    """Return the query for findings that bring their scenarios along."""
     return select(Finding).options(
         joinedload(Finding.scenario, innerjoin=True), joinedload(Finding.reproducer, innerjoin=True)
     )
+
+
+def merged_sightings(session: Session, numbers: Sequence[int]) -> dict[int, int]:
+    """Return, per finding that others were merged into, how often those were seen."""
+    query = (
+        select(Finding.merged_into, func.sum(Finding.count))
+        .where(Finding.merged_into.in_(numbers))
+        .group_by(Finding.merged_into)
+    )
+    return {number: int(total) for number, total in session.execute(query) if number}
 
 
 def load_finding(session: Session, store: Store, finding_id: int, lock: bool = False) -> Finding:
@@ -143,7 +127,7 @@ def load_finding(session: Session, store: Store, finding_id: int, lock: bool = F
     if lock:
         # On its own: a join that had to wait for the lock would miss a changed reproducer.
         session.execute(select(Finding.id).where(own).with_for_update())
-    finding: Finding | None = session.scalar(_with_scenarios().where(own))
+    finding: Finding | None = session.scalar(with_scenarios().where(own))
     if finding is None:
         raise InputError(
             f"finding {finding_id}: not in {store.name}; `schedfuzz findings` lists them"

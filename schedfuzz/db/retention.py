@@ -147,6 +147,9 @@ _FOR_EVER = (
     Rule("verifications", "what each target says to a finding", None),
     Rule("notices", "what was told to whom", None),
     Rule("campaigns", "removed ones too", None),
+    Rule("decisions", "who decided what, and why", None),
+    Rule("mute rules", "removed ones too", None),
+    Rule("finding traces", "what both targets did with the best reproducer", None),
 )
 
 

@@ -16,7 +16,7 @@ from schedfuzz.corpus.trace import Verdict
 from schedfuzz.db.models import Base, Finding, StoredScenario
 
 # A status that is not here is a person's decision, which no machine may overwrite.
-_MACHINE_STATUSES = ("new", "confirmed", "minimized", "flaky")
+MACHINE_STATUSES = ("new", "confirmed", "minimized", "flaky")
 
 
 def now() -> datetime:
@@ -78,9 +78,12 @@ def stored_order(finding: Finding) -> Rank:
 
 
 def status(finding: Finding) -> str:
-    """Return the status that the finding's confirmation and minimization give it."""
-    if finding.status not in _MACHINE_STATUSES:
-        return finding.status
+    """Return the status that the finding's confirmation and minimization give it, if they may."""
+    return machine_status(finding) if finding.status in MACHINE_STATUSES else finding.status
+
+
+def machine_status(finding: Finding) -> str:
+    """Return the status that the finding has where nobody has decided anything."""
     if finding.confirm_hits < finding.confirm_runs:
         return "flaky"
     if finding.minimize_state == "done":

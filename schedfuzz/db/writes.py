@@ -15,7 +15,7 @@ from schedfuzz.corpus.order import order
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Verdict
 from schedfuzz.corpus.validate import validate
-from schedfuzz.db import held, queries, rows
+from schedfuzz.db import held, muting, queries, rows
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding, Hunt, HuntState, Incident, MinimizeState, Occurrence
 
@@ -75,6 +75,8 @@ def record_verdict(
     }  # fmt: skip
     with store.write() as session:
         finding_id, count = _count_sighting(session, first)
+        if count == 1:
+            muting.mute_if_ruled(session, finding_id, moment)
         if count == 1 and campaign_id is not None:
             held.hold_if_full(session, campaign_id, finding_id, first["kind"], moment)
         if count <= KEPT_OCCURRENCES:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Trace, Verdict
-from schedfuzz.fuzzer.judge import ORDER, shorter
+from schedfuzz.corpus.trace import ORDER, Trace, Verdict
+from schedfuzz.fuzzer.judge import shorter
 from schedfuzz.fuzzer.reduction import Notebook, Reduction, RunPair
 
 

@@ -6,7 +6,7 @@ or exception type, vLLM function, path), never of lines, numbers or messages.
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,8 +14,6 @@ from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.trace import Output, Scheduled, Step, Trace, Verdict, VerdictName, Violation
 
 CLEAN = Verdict("clean")
-# Of findings: the pair's news first, then what it has always been like, then what may be meant.
-ORDER: tuple[VerdictName, ...] = ("regressed", "fixed", "both", "changed")
 
 
 def judge(before: Trace, after: Trace, self_check: bool = False) -> Verdict:
@@ -106,13 +104,29 @@ def _decisions(before: Trace, after: Trace) -> Iterator[tuple[str, str, str]]:
             what = "tokens" if one.tokens != two.tokens else "finish reason"
             yield "outcome", what, f"request {one.request}: {one} / {two}"
             break
-    for one_step, two_step in zip(before.steps, after.steps, strict=False):
-        found = _step_decision(one_step, two_step)
+    parting = first_difference(before, after)
+    if parting is not None:
+        yield "schedule", parting.what, parting.detail
+
+
+class Parting(NamedTuple):
+    """Where two schedules part: the position of the step, the decision, and the two ways."""
+
+    position: int
+    what: str
+    detail: str
+
+
+def first_difference(before: Trace, after: Trace) -> Parting | None:
+    """Return the first step in which the schedules differ, None for two that are alike."""
+    for position, (one, two) in enumerate(zip(before.steps, after.steps, strict=False)):
+        found = _step_decision(one, two)
         if found is not None:
-            yield "schedule", found[0], f"step {one_step.index}: {found[1]}"
-            return
-    if len(before.steps) != len(after.steps):
-        yield "schedule", "steps", f"{len(before.steps)} / {len(after.steps)} steps"
+            return Parting(position, found[0], f"step {one.index}: {found[1]}")
+    lengths = len(before.steps), len(after.steps)
+    if lengths[0] != lengths[1]:
+        return Parting(min(lengths), "steps", f"{lengths[0]} / {lengths[1]} steps")
+    return None
 
 
 def _cut_short(one: Output, two: Output) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from schedfuzz.corpus.errors import InfraError
 from schedfuzz.db import campaigns as stored_campaigns
-from schedfuzz.db import held, jobs, nodes
+from schedfuzz.db import held, jobs, muting, nodes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.jobs import Lease
 from schedfuzz.db.service_models import JobKind
@@ -101,6 +101,7 @@ class Coordinator:
         if self._now_and_then("release", RELEASE_SECONDS):
             for campaign in stored_campaigns.listed(self.store):
                 held.release(self.store, campaign.id)
+            muting.wake(self.store)
         if self._now_and_then("close", CLOSE_SECONDS):
             stored_campaigns.close_abandoned(self.store)
 

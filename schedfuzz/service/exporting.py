@@ -91,7 +91,7 @@ def _build(finding: Finding, pair: Pair) -> Case:
     names = before.name, after.name
     traces = pair.run(scenario)
     verdict = judge(*traces)
-    if verdict.fingerprint != finding.fingerprint:
+    if verdict.fingerprint != finding.verdict_fingerprint:
         raise InfraError(
             f"finding {finding.id}: its reproducer now says {verdict.verdict}; "
             f"try `schedfuzz replay {finding.id} {finding.before} {finding.after}`"

@@ -119,7 +119,8 @@ def _hunt(
     current = Current(Path(order.current))
     ended = False
     try:
-        Hunt(current.around(pair.run), recorder, plan, reports.tick, lambda: stop.made).run()
+        run = current.around(recorder.watched(pair.run))
+        Hunt(run, recorder, plan, reports.tick, lambda: stop.made).run()
         ended = not stop.made
     finally:
         current.clear()

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Verdict
-from schedfuzz.db import poison, queries, writes
+from schedfuzz.corpus.trace import Trace, Verdict
+from schedfuzz.db import poison, queries, traces, writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import HuntState, MinimizeState
-from schedfuzz.fuzzer.reduction import Reduction
+from schedfuzz.fuzzer.reduction import Reduction, RunPair
 from schedfuzz.service.unsaved import Sighted, Unsaved
 
 UPDATE_SECONDS = 5.0
@@ -26,7 +26,8 @@ class DatabaseRecorder:
     """The hunt's recorder.
 
     `first` keeps this hunt's own (executions, seconds) per finding, `done` its latest totals. With
-    a `campaign` its daily cap holds, and scenarios that cost workers are blamed for it.
+    a `campaign` its daily cap holds, and scenarios that cost workers are blamed for it. What both
+    targets did is stored with a finding as far as the runs went through `watched`.
     """
 
     def __init__(
@@ -41,7 +42,18 @@ class DatabaseRecorder:
         self.done = (0, 0.0)
         self.finished = False
         self._incidents = 0
+        self._latest: tuple[Scenario, Trace, Trace] | None = None
         self._updated = 0.0
+
+    def watched(self, run: RunPair) -> RunPair:
+        """Return a `run` whose latest traces are at hand when something is stored of them."""
+
+        def play(scenario: Scenario) -> tuple[Trace, Trace]:
+            before, after = run(scenario)
+            self._latest = scenario, before, after
+            return before, after
+
+        return play
 
     def sighting(
         self, verdict: Verdict, scenario: Scenario, steps: int, execution: int, seconds: float
@@ -52,6 +64,8 @@ class DatabaseRecorder:
             seconds, campaign_id=self.campaign,
         )  # fmt: skip
         self.first.setdefault(finding, (execution, seconds))
+        if new:
+            self._store_traces(finding)
         return finding, new
 
     def unfinished(self) -> Iterable[Reduction]:
@@ -62,19 +76,21 @@ class DatabaseRecorder:
             except InputError:
                 continue  # stored under other rules: no reason to refuse every later hunt
             yield Reduction(
-                row.id, row.verdict, row.fingerprint, scenario, row.reproducer_steps, self,
+                row.id, row.verdict, row.verdict_fingerprint, scenario, row.reproducer_steps, self,
                 row.minimize_calls,
             )  # fmt: skip
 
     def confirmed(self, finding: int, runs: int, hits: int) -> None:
         """Store how often the reproducer repeated."""
         writes.record_confirmation(self.store, finding, runs, hits)
+        self._store_traces(finding)
 
     def reproducer(
         self, finding: int, scenario: Scenario, steps: int, calls: int, state: MinimizeState
     ) -> None:
         """Store the best reproducer so far."""
-        writes.save_reproducer(self.store, finding, scenario, steps, calls, state)
+        if writes.save_reproducer(self.store, finding, scenario, steps, calls, state):
+            self._store_traces(finding)
 
     def incident(self, what: str, detail: str, scenario: Scenario | None) -> None:
         """Store a fault of the machine, with the scenario that met it."""
@@ -85,6 +101,12 @@ class DatabaseRecorder:
             return
         target = detail.partition(": ")[0]
         writes.record_incident(self.store, self.hunt, target, what, detail, scenario)
+
+    def _store_traces(self, finding: int) -> None:
+        # To look at, and no more: whatever else is stored does not fail with it.
+        if self._latest is not None:
+            with contextlib.suppress(InfraError):
+                traces.save(self.store, finding, *self._latest)
 
     def finish(self, state: HuntState) -> None:
         """Store the final totals and how the hunt ended."""

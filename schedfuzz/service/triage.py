@@ -43,15 +43,16 @@ def minimize(store: Store, home: Home, finding_id: int, stopping: Stopping) -> R
     before, after = _targets(row)
     recorder = DatabaseRecorder(store, row.hunt_id, row.before, row.after)
     reduction = Reduction(
-        row.id, row.verdict, row.fingerprint, _reproducer(row), row.reproducer_steps, recorder,
-        row.minimize_calls, self_check=before == after and row.verdict != "both",
+        row.id, row.verdict, row.verdict_fingerprint, _reproducer(row), row.reproducer_steps,
+        recorder, row.minimize_calls, self_check=before == after and row.verdict != "both",
     )  # fmt: skip
     with Pair(before, after, home, _silent, recorder.incident, coverage=False) as pair:
+        run = recorder.watched(pair.run)
         while not reduction.done:
             if stopping():
                 reduction.pause()
                 raise Stopped
-            reduction.advance(pair.run)
+            reduction.advance(run)
     return {"hits": reduction.hits, "runs": reduction.runs, "calls": reduction.minimizer.calls}
 
 

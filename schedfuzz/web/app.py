@@ -11,14 +11,18 @@ from werkzeug.exceptions import HTTPException
 
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InfraError, InputError
-from schedfuzz.corpus.trace import KINDS
-from schedfuzz.db import queries, service_summary
+from schedfuzz.corpus.trace import KINDS, ORDER
+from schedfuzz.db import finding_lists, queries, service_summary
 from schedfuzz.db.connect import Store
+from schedfuzz.db.models import Finding
 from schedfuzz.db.rows import clean
-from schedfuzz.fuzzer.judge import ORDER
 
 PAGE = 100
 FILTERS = ("before", "after", "verdict", "kind", "status")
+LISTED = (
+    "id", "before", "after", "verdict", "kind", "rule", "component", "title", "status",
+    "first_seen_at", "last_seen_at",
+)  # fmt: skip
 # No script at all, and nothing from elsewhere: what came from a target cannot become any.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; "
@@ -46,7 +50,11 @@ def create(store: Store) -> Flask:
     def finding(number: int) -> Any:
         row = queries.get_finding(store, number)
         scenario = codec.pretty(codec.decode(row.reproducer.data, f"finding {row.id}"))
-        return _answer("finding.html", queries.finding_in_full(row), text=scenario)
+        return _answer(
+            "finding.html",
+            queries.finding_in_full(row, queries.sightings(store, row)),
+            text=scenario,
+        )
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -69,13 +77,17 @@ def create(store: Store) -> Flask:
 def _findings(store: Store) -> dict[str, Any]:
     given = {name: clean(request.args.get(name, "")) for name in FILTERS}
     page = max(request.args.get("page", 1, type=int), 1)
-    total, rows = queries.page_of_findings(
-        store, {name: value for name, value in given.items() if value}, PAGE, page
-    )
+    exact: dict[str, Any] = {name: given[name] for name in FILTERS if name != "status"}
+    wanted = finding_lists.Wanted(status=(given["status"],) if given["status"] else (), **exact)
+    found = finding_lists.find(store, wanted, size=PAGE, page=page)
     return {
-        "filters": given, "page": page, "pages": -(-total // PAGE), "total": total,
-        "findings": rows,
+        "filters": given, "page": page, "pages": -(-found.total // PAGE), "total": found.total,
+        "findings": [_row(*entry) for entry in found.page],
     }  # fmt: skip
+
+
+def _row(row: Finding, sightings: int) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in LISTED} | {"count": sightings}
 
 
 def _answer(template: str, facts: dict[str, Any], **more: Any) -> Any:
