@@ -37,7 +37,9 @@ def sources() -> list[Path]:
 
 def room_of(path: Path) -> str:
     relative = path.relative_to(ROOT).as_posix()
-    return next((room for room in sorted(ALLOWED, reverse=True) if relative.startswith(room)), "")
+    return next(
+        (room for room in sorted(ALLOWED, reverse=True) if relative.startswith(f"{room}/")), ""
+    )
 
 
 def imports(path: Path) -> set[str]:

@@ -35,6 +35,7 @@ from schedfuzz.cli.replay import replay
 from schedfuzz.cli.serve import serve
 from schedfuzz.cli.service_status import status
 from schedfuzz.cli.show import show
+from schedfuzz.cli.since import bisect, matrix, verify
 from schedfuzz.cli.targets import targets
 from schedfuzz.cli.triage import triage
 from schedfuzz.corpus.errors import InfraError, InputError
@@ -69,8 +70,8 @@ def cli() -> None:
 
 
 for command in (
-    hunt, replay, minimize, findings, show, diff, triage, *decide.VERBS, rule, export,
-    targets, corpus, campaign, cluster, status,
+    hunt, replay, minimize, findings, show, diff, triage, *decide.VERBS, rule, matrix, bisect,
+    verify, export,    targets, corpus, campaign, cluster, status,
     notices, prune, serve, bench,
 ):  # fmt: skip
     cli.add_command(command)

@@ -14,7 +14,7 @@ from schedfuzz.cli.options import open_db
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InputError
-from schedfuzz.corpus.names import typed_name
+from schedfuzz.corpus.names import holds_no_path, typed_name
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
 from schedfuzz.db import queries
@@ -93,10 +93,10 @@ def stored_pair(
     Raises InputError for a transform that was not spelled, and for targets of another pair.
     """
     if before is None or after is None:
-        if "+" in finding.before + finding.after:
+        if holds_no_path(finding.before, finding.after):
             names = f"{typed_name(finding.before)} {typed_name(finding.after)}"
             raise InputError(
-                f"finding {finding.id}: a transform's stored name holds no path; "
+                f"finding {finding.id}: the stored name of a transform or a clone holds no path; "
                 f"write `schedfuzz {verb} {finding.id} {names}`"
             )
         before, after = typed_name(finding.before), typed_name(finding.after)

@@ -100,11 +100,13 @@ def reopen(
     _change(store, finding_id, verb, actor, note, changes)
 
 
-def remark(store: Store, finding_id: int, text: str, actor: str) -> None:
-    """Add a note to the finding, and change nothing."""
+def remark(
+    store: Store, finding_id: int, text: str, actor: str, verb: str = "note"
+) -> None:  # fmt: skip
+    """Add a note to the finding, and change nothing; `verb` says what it comes from."""
     with store.write() as session:
         queries.load_finding(session, store, finding_id, lock=True)
-        audit(session, "note", actor, text, finding_id=finding_id)
+        audit(session, verb, actor, text, finding_id=finding_id)
 
 
 def history(store: Store, finding_id: int | None = None, limit: int = 1000) -> list[Decision]:

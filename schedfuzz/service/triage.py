@@ -19,11 +19,10 @@ from schedfuzz.fuzzer.distill import Entry, distill, lit
 from schedfuzz.fuzzer.judge import judge
 from schedfuzz.fuzzer.reduction import CONFIRM_RUNS, Reduction
 from schedfuzz.service.exporting import export_findings, refusal
+from schedfuzz.service.probing import Probe, Visitor
 from schedfuzz.service.recorder import DatabaseRecorder
-from schedfuzz.workers.build import ensure
 from schedfuzz.workers.home import Home, make_directory
 from schedfuzz.workers.pair import Pair
-from schedfuzz.workers.process import TargetProcess
 from schedfuzz.workers.targets import Target, parse_target
 
 Stopping = Callable[[], bool]
@@ -83,23 +82,16 @@ def verify(store: Store, home: Home, target: str, stopping: Stopping) -> Result:
     """
     on = parse_target(target)
     counts: dict[str, int] = {}
-    log = home.logs / f"verify-{on.release}.log"
-    process = TargetProcess(on, ensure(on.release, home, _silent), log, coverage=False)
-    try:
-        process.spawn()
-        process.wait_ready()
+    with Visitor(on, home, _silent) as visitor:
         for finding, _ in verifications.missing(store, [target]):
             if stopping():
                 raise Stopped
-            outcomes = [
-                _outcome(process, queries.get_finding(store, finding)) for _ in range(CONFIRM_RUNS)
-            ]
-            outcome = max(sorted(set(outcomes)), key=outcomes.count)
-            counts[outcome] = counts.get(outcome, 0) + 1
-            hits = outcomes.count(outcome)
-            verifications.save(store, finding, target, outcome, len(outcomes), hits)
-    finally:
-        process.stop()
+            probe = Probe(store, queries.get_finding(store, finding))
+            visit = visitor.visit(probe, CONFIRM_RUNS)
+            counts[visit.outcome] = counts.get(visit.outcome, 0) + 1
+            verifications.save(
+                store, finding, target, visit.outcome, len(visit.outcomes), visit.agreeing
+            )
     return counts
 
 
@@ -124,19 +116,6 @@ def distill_corpus(
     superfluous = {entry.name for entry in entries} - {entry.name for entry in distill(entries)}
     shared_corpus.drop(store, *names, sorted(superfluous))
     return {"kept": len(found) - len(superfluous), "dropped": len(superfluous)}
-
-
-def _outcome(process: TargetProcess, row: Finding) -> str:
-    process.submit(_reproducer(row))
-    trace = process.collect()
-    if trace.outcome == "unsupported":
-        return trace.outcome
-    if trace.outcome == "infra":
-        raise InfraError(f"finding {row.id} on {process.target.name}: {trace.reason}")
-    rules = [violation.rule for violation in trace.violations]
-    if not rules:
-        return "keeps"
-    return "breaks" if rules[0] == row.rule else "other"
 
 
 def _targets(row: Finding) -> tuple[Target, Target]:

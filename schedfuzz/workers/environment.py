@@ -68,12 +68,13 @@ class Environment:
 
     `dir` holds the virtual environment (`venv`), the lock it was installed from, the log of its
     build, the ready marker and vLLM's own cache (`cache_dir`: two releases that share one evict
-    each other's entries).
+    each other's entries). `overlay` holds a clone's vLLM, found before the installed one.
     """
 
     release: str
     build: Build
     dir: Path
+    overlay: Path | None = None
 
     @property
     def python(self) -> Path:
@@ -85,6 +86,11 @@ class Environment:
         """Return the directory that vLLM's sources stand in."""
         major, minor, _ = platform.python_version_tuple()
         return self.dir / "venv" / "lib" / f"python{major}.{minor}" / "site-packages"
+
+    @property
+    def sources(self) -> Path:
+        """Return the directory that the vLLM stands in which this environment imports."""
+        return self.overlay or self.site_packages
 
     @property
     def cache_dir(self) -> Path:
@@ -117,6 +123,8 @@ class Environment:
             if not name.startswith(("PYTHON", "VLLM_")) and name != "VIRTUAL_ENV"
         }
         kept |= FIXED_VARIABLES | {"VLLM_CACHE_ROOT": str(self.cache_dir)}
+        if self.overlay is not None:
+            kept["PYTHONPATH"] = str(self.overlay)
         if self.build == "cpu":
             kept |= {"VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         return kept

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
-from schedfuzz.workers.build import ensure
 from schedfuzz.workers.environment import build_kind
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.process import OnIncident, TargetProcess
+from schedfuzz.workers.ready import ready
 from schedfuzz.workers.target.real import limits
 from schedfuzz.workers.target.real.device import check_interpreter
 from schedfuzz.workers.targets import Target
@@ -46,11 +46,12 @@ class Pair:
     ) -> None:
         if "real" in (before.runner, after.runner):
             check_interpreter()
-        environments = {name: ensure(name, home, progress) for name in
-                        dict.fromkeys((before.release, after.release))}  # fmt: skip
+        environments = {
+            target: ready(target, home, progress) for target in dict.fromkeys((before, after))
+        }
         self.before, self.after = (
             TargetProcess(
-                target, environments[target.release],
+                target, environments[target],
                 home.logs / f"target-{target.release}-{target.runner}-{side}.log", on_incident,
                 **options,
             )

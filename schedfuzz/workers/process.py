@@ -211,6 +211,11 @@ class TargetProcess:
     def _unusable(self, why: str) -> Exception:
         """Stop and return the error to raise: a transform is the user's, all else the machine's."""
         self.stop()
+        if self.target.clone is not None:
+            return InputError(
+                f"target {self.target.name}: its process {why}; name a release whose compiled "
+                f"parts it can run on, or another commit (see {self.log})"
+            )
         if self.target.transform is None and self.target.scheduler is None:
             return InfraError(f"{self.target.name}: its process {why}; see {self.log}")
         return InputError(

@@ -5,7 +5,7 @@ one release are two targets, and to compare them is to hunt that pair. It may al
 a transform: a function that rewrites each module's syntax tree while it is imported. A transform's
 name carries a digest of its file, so an edited transform is another target and never shares
 findings with the old one. The same holds for a scheduler class of the user's own, which takes the
-place of vLLM's.
+place of vLLM's. A commit of a local clone is a target too, laid over a release's compiled parts.
 """
 
 import ast
@@ -17,15 +17,20 @@ from pathlib import Path
 from typing import Literal
 
 from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.names import CLONE_MARK
+from schedfuzz.workers import clone as git
+from schedfuzz.workers.home import Home
+from schedfuzz.workers.overlay import nearest_release
 
 RELEASE = re.compile(r"\d+\.\d+\.\d+(rc\d+)?(\.post\d+)?")
 SPELLING = (
     "write a release like 0.28.0, or 0.28.0:real for the real runner, or "
-    "0.28.0+PATH/TO/file.py:function, or 0.28.0@module:Class"
+    "0.28.0+PATH/TO/file.py:function, or 0.28.0@module:Class, or PATH/TO/CLONE#REF"
 )
 Runner = Literal["simulated", "real"]
 REAL_SUFFIX = ":real"
 DIGEST_CHARS = 8
+COMMIT_CHARS = 12
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class Target:
 
     `transform` is (absolute file, function), where the function has the signature
     `(module_name: str, tree: ast.Module) -> ast.Module`; `scheduler` is (absolute directory,
-    "module:Class"), found in that directory. `name` is the stable identity that the database
-    stores. `runner` plays the model for it.
+    "module:Class"), found in that directory; `clone` is (absolute directory, commit or tree of
+    files, in hex), laid over `release`. `name` is the stable identity that the database stores.
+    `runner` plays the model for it.
     """
 
     release: str
@@ -43,10 +49,13 @@ class Target:
     digest: str = ""
     scheduler: tuple[Path, str] | None = None
     runner: Runner = "simulated"
+    clone: tuple[Path, str] | None = None
 
     @property
     def name(self) -> str:
         """Return release and runner, then a transform or class and the digest of its file."""
+        if self.clone is not None:
+            return f"{self.release}{CLONE_MARK}{self.clone[1][:COMMIT_CHARS]}{self._suffix}"
         if self.scheduler is not None:
             return f"{self._played}@{self.scheduler[1]}@{self.digest}"
         if self.transform is None:
@@ -57,6 +66,9 @@ class Target:
     @property
     def spelling(self) -> str:
         """Return what `parse_target` reads back on this machine."""
+        if self.clone is not None:
+            path, commit = self.clone
+            return f"{self.release}:{path}{CLONE_MARK}{commit}{self._suffix}"
         if self.scheduler is not None:
             return f"{self._played}@{self.scheduler[1]}"
         if self.transform is None:
@@ -66,7 +78,11 @@ class Target:
 
     @property
     def _played(self) -> str:
-        return self.release + (REAL_SUFFIX if self.runner == "real" else "")
+        return self.release + self._suffix
+
+    @property
+    def _suffix(self) -> str:
+        return REAL_SUFFIX if self.runner == "real" else ""
 
     def on(self, runner: Runner) -> "Target":
         """Return the same vLLM on a runner."""
@@ -83,9 +99,12 @@ def parse_release(text: str) -> str:
 def parse_target(text: str) -> Target:
     """Return the target that `text` spells.
 
-    Raises InputError for a misspelled release, and for a transform whose file is missing, is not
-    Python, or does not define the function or class.
+    A clone without a release lies over the one that has most files in common with it. Raises
+    InputError for a misspelled release, for a clone or ref that is not there, and for a transform
+    whose file is missing, is not Python, or does not define the function or class.
     """
+    if CLONE_MARK in text:
+        return _of_clone(text)
     release, at, rest = text.partition("@")
     release, runner = _runner(release)
     if at and RELEASE.fullmatch(release):
@@ -109,6 +128,19 @@ def _runner(release: str) -> tuple[str, Runner]:
     """Return a release without its suffix, and the runner that the suffix asks for."""
     plain = release.removesuffix(REAL_SUFFIX)
     return plain, "simulated" if plain == release else "real"
+
+
+def _of_clone(text: str) -> Target:
+    """Return the target that a commit of a clone is, laid over the release named or the nearest."""
+    text, runner = _runner(text)
+    place, _, ref = text.rpartition(CLONE_MARK)
+    release, colon, path = place.partition(":")
+    if not (colon and RELEASE.fullmatch(release)):
+        release, path = "", place
+    clone = Path(path).expanduser().resolve()
+    commit = git.resolve(clone, ref)
+    release = release or nearest_release(clone, commit, Home.locate())
+    return Target(release, runner=runner, clone=(clone, commit))
 
 
 def _with_scheduler(text: str, release: str, rest: str) -> Target:
