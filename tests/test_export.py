@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from exported import (
     CRASH,
+    ENGINE,
     FINDINGS,
     FINE,
     NAMES,
@@ -21,13 +22,16 @@ from exported import (
 from fabricated import FIRST, OTHER, SECOND, step, trace
 from msgspec.structs import replace
 
-from schedfuzz.corpus.errors import InputError
+from schedfuzz.corpus.codec import decode
 from schedfuzz.corpus.events import Pause
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.scenario import Scenario
-from schedfuzz.corpus.trace import Scheduled, Trace, Verdict, Violation
+from schedfuzz.corpus.trace import Output, Scheduled, Trace, Verdict, Violation
+from schedfuzz.fuzzer.driven import Driven, driven_text
 from schedfuzz.fuzzer.export import CHECKS, MAX_NAME, build_case
+from schedfuzz.fuzzer.judge import judge
 from schedfuzz.fuzzer.retell import accepted_drafts
+from schedfuzz.fuzzer.told import told
 
 RUFF = str(Path(sys.executable).parent / "ruff")
 # As vLLM's own configuration: its package counts as first party.
@@ -120,12 +124,6 @@ def test_hostile_text_stays_in_the_docstring(text: str, field: str, tmp_path: Pa
         assert re.fullmatch(r"test_[a-z0-9_]*", one.body[-1].name)
         one.body[-1].name = "test_it"
     assert ast.dump(ast.Module(tree.body[1:], [])) == ast.dump(ast.Module(plain.body[1:], []))
-
-
-def test_a_fault_of_the_model_runner_has_no_pytest_form() -> None:
-    with pytest.raises(InputError, match="model runner has no pytest form"):
-        build_case(PLAIN, Verdict("fixed", "crash", fingerprint="0" * 16), NAMES,
-                   bad(replace(CRASH, component="runner")), FINE)  # fmt: skip
 
 
 # -- the story -----------------------------------------------------------------------------------
@@ -228,16 +226,21 @@ def test_what_was_in_flight_at_a_preemption_counts_no_more() -> None:
     assert accepted_drafts(PLAIN, run) == {"0": {41: 1}}
 
 
-# -- what has no pytest form ---------------------------------------------------------------------
+# -- what the driver plays -----------------------------------------------------------------------
 
 HANG = Violation("hang", "cpu-limit", "used up", 3, function="vllm.a:f")
 DIED = Violation("crash", "process-died", "SIGABRT", 3)
-UNSUPPORTED: dict[str, tuple[Scenario, Trace, Trace]] = {
+OTHER_OUTPUT = replace(trace(FIRST, SECOND), outputs=(Output(0, (1,), "stop"),))
+DRIVEN: dict[str, tuple[Scenario, Trace, Trace]] = {
     "changed": (PLAIN, trace(FIRST, SECOND), trace(FIRST, OTHER)),
-    "clean": (PLAIN, FINE, FINE),
+    "shorter": (PLAIN, trace(FIRST, SECOND), trace(FIRST)),
+    "outputs": (PLAIN, trace(FIRST, SECOND), OTHER_OUTPUT),
     "hang": (PLAIN, bad(HANG), FINE),
     "process-died": (PLAIN, bad(DIED), FINE),
+    "runner": (PLAIN, bad(replace(CRASH, component="runner")), FINE),
     "misplaced-sample in flight": (ODD, bad(broken("misplaced-sample")), FINE),
+    "field": (replace(PLAIN, engine=replace(ENGINE, watermark_percent=5)), bad(CRASH), FINE),
+    "event": (replace(PLAIN, events=(Pause(2),)), bad(CRASH), FINE),
     **{
         rule: (PLAIN, bad(broken(rule)), FINE)
         for rule, (kind, _) in RULES.items()
@@ -246,37 +249,59 @@ UNSUPPORTED: dict[str, tuple[Scenario, Trace, Trace]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNSUPPORTED)
-def test_what_has_no_pytest_form_is_refused_with_a_cure(name: str) -> None:
-    with pytest.raises(InputError) as refused:
-        case(*UNSUPPORTED[name])
-    message = str(refused.value)
-    assert message.startswith("a") and "\n" not in message
-    assert message.endswith(
-        "has no pytest form yet; share its scenario (`schedfuzz show` with --json)"
-    )
+@pytest.mark.parametrize("name", DRIVEN)
+def test_what_has_no_story_is_played_by_the_driver(name: str) -> None:
+    scenario, before, after = DRIVEN[name]
+    made = case(scenario, before, after)
+    assert made.driven
+    assert re.fullmatch(r"test_[a-z0-9_]+_[0-9a-f]{8}\.py", made.filename)
+    values: dict[str, str] = {}
+    tree = ast.parse(made.text)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            assert isinstance(node.targets[0], ast.Name)
+            values[node.targets[0].id] = str(node.value.value)
+    pinned = [values.pop(key) for key in list(values) if key.endswith("_BEFORE")]
+    (text,) = values.values()
+    assert decode(text) == scenario
+    if before.violations:
+        assert not pinned and "driver.broken(trace)" in made.text
+    else:
+        step = re.search(r"step=(\d+)", made.text)
+        at = int(step[1]) if step else None
+        assert pinned == [told(before, at)] != [told(after, at)]
+
+
+def test_driven_files_are_formatted_and_lint_clean(tmp_path: Path) -> None:
+    for number, (scenario, before, after) in enumerate(DRIVEN.values()):
+        (tmp_path / f"test_{number:02}.py").write_text(case(scenario, before, after).text)
+    many = [
+        Driven(scenario, judge(before, after), before, after, real=True)
+        for scenario, before, after in DRIVEN.values()
+    ]
+    (tmp_path / "test_many.py").write_text(driven_text("Many.", many))
+    for arguments in (LINT, FORMAT):
+        answer = subprocess.run(
+            [RUFF, *arguments, "--no-cache", str(tmp_path)], capture_output=True, text=True
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text)[:30])
+def test_hostile_text_stays_text_beside_the_driver(text: str) -> None:
+    def made(title: str, outcome: str) -> ast.Module:
+        found = Verdict("changed", "divergence", "outcome:x", "0" * 16, title, title)
+        after = replace(FINE, reason=text)
+        one = Driven(PLAIN, found, replace(FINE, outcome=outcome), after)  # type: ignore[arg-type]
+        return ast.parse(driven_text("Words.", [one]))
+
+    hostile, plain = made(text, "finished"), made("plain", "finished")
+    for tree in (hostile, plain):
+        assert isinstance(tree.body[-1], ast.FunctionDef)
+        assert re.fullmatch(r"test_[a-z0-9_]*", tree.body[-1].name)
+        tree.body[-1].name = "test_it"
+    assert ast.dump(hostile) == ast.dump(plain)
 
 
 def test_every_check_is_a_contract_rule() -> None:
     assert {RULES[rule][0] for rule in CHECKS} == {"contract"}
-
-
-@pytest.mark.parametrize(
-    ("engine", "event", "named"),
-    [
-        ({"model_runner": "v2", "spec_method": "eagle"}, None, "model_runner"),
-        ({"watermark_percent": 5}, None, "watermark_percent"),
-        ({}, Pause(2), "the event pause"),
-    ],
-)
-def test_what_a_file_cannot_express_is_named(
-    engine: dict[str, object], event: Pause | None, named: str
-) -> None:
-    scenario, before, after = FINDINGS[next(iter(FINDINGS))]
-    wider = replace(
-        scenario,
-        engine=replace(scenario.engine, **engine),
-        events=(*scenario.events, event) if event else scenario.events,
-    )
-    with pytest.raises(InputError, match=f"a finding with {named} has no pytest form yet"):
-        case(wider, before, after)

@@ -17,7 +17,7 @@ from schedfuzz.corpus.validate import validate
 from schedfuzz.db import writes
 from schedfuzz.db.connect import open_store
 from schedfuzz.fuzzer.export import build_case
-from schedfuzz.fuzzer.judge import fingerprint, key
+from schedfuzz.fuzzer.judge import fingerprint, judge, key, unbroken
 from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.home import Home
 from schedfuzz.workers.pair import Pair
@@ -117,6 +117,37 @@ def test_every_form_passes_on_a_release_that_keeps_the_rule(
             files.append(path)
     code, told = plain_pytest(environment_029, *files)
     assert code == 0 and f"{len(FORMS)} passed" in told, told[-3000:]
+
+
+def test_what_only_the_driver_can_play_leaves_the_house_too(
+    shared_home: Home, tmp_path: Path, environment_028: Environment, environment_029: Environment
+) -> None:
+    """A divergence, and a broken rule with what no story tells; run as a reader would run them."""
+    env = {"SCHEDFUZZ_HOME": str(shared_home.root), "SCHEDFUZZ_DB": f"sqlite:///{tmp_path}/db"}
+    store = open_store(env["SCHEDFUZZ_DB"])
+    hunt = writes.start_hunt(store, *NAMES, 1, {})
+    lora = replace(
+        SEED_BUG, engine=replace(SEED_BUG.engine, max_loras=1),
+        requests=tuple(replace(request, lora=1) for request in SEED_BUG.requests),
+    )  # fmt: skip
+    with Pair(parse_target("0.28.0"), parse_target("0.29.0"), shared_home, print) as pair:
+        for scenario, pinned in ((lora, False), (SEED_BUG, True)):
+            traces = pair.run(validate(scenario))
+            verdict = judge(*unbroken(*traces)) if pinned else judge(*traces)
+            assert verdict.verdict == ("changed" if pinned else "fixed")
+            writes.record_verdict(store, hunt, *NAMES, verdict, scenario, 12, 1, 0.5)
+    answer = schedfuzz("export", 1, "--out", tmp_path / "out", env=env)
+    assert answer.returncode == 0, answer.stderr
+    assert "driver.broken" in Path(answer.stdout.strip()).read_text()
+    shown = schedfuzz("export", 2, "--out", tmp_path / "out", env=env)
+    assert shown.returncode == 1 and "now says fixed" in shown.stderr
+    beside = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    for environment, code in ((environment_028, 1), (environment_029, 0)):
+        run = subprocess.run(
+            [str(environment.python), "-m", "pytest", "-q", str(tmp_path / "out")],
+            env={**environment.variables(), **beside}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert run.returncode == code, run.stdout
 
 
 def when(scenario: Scenario) -> list[int]:

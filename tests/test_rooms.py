@@ -15,6 +15,7 @@ ALLOWED = {
     "db": {"corpus", "db"},
     "fuzzer": {"corpus", "fuzzer"},
     "bench": {"corpus", "workers", "fuzzer", "bench"},
+    "plugin": {"corpus", "workers", "fuzzer", "plugin"},
     "service": {"corpus", "workers", "fuzzer", "db", "service"},
     "web": {"corpus", "fuzzer", "db", "web"},
     "cli": {"corpus", "workers", "fuzzer", "db", "bench", "service", "web", "cli"},

@@ -67,9 +67,9 @@ def test_the_pairs_news_stands_first_and_is_what_to_look_at(store: Store) -> Non
     table = [line.split()[1] for line in lines if line.startswith("    ")]
     assert table == ["fixed", "fixed", "both", "changed"]
     assert "look closer:  schedfuzz show 3" in lines
-    assert "take it home: schedfuzz export 4 --out findings" in lines  # a hang has no form
-    alone = closed([rows[2]])
-    assert "take it home: schedfuzz show 3 --json > finding-3.json" in alone
+    assert "take it home: schedfuzz export 3 --out findings" in lines
+    alone = closed([add(store, "fixed", "crash", pair=("0.28.0+x.py:f@0123abcd", "0.29.0"))])
+    assert "take it home: schedfuzz show 5 --json > finding-5.json" in alone
     assert not any(line.startswith(("look", "take")) for line in closed([]))
 
 
@@ -103,12 +103,6 @@ def test_a_closing_line_says_what_moves() -> None:
 # -- exports -------------------------------------------------------------------------------------
 
 WITHOUT_FORM: dict[str, tuple[dict[str, Any], str]] = {
-    "changed": ({"name": "changed", "kind": "divergence"}, "a divergence finding has no pytest"),
-    "hang": ({"kind": "hang", "rule": "cpu-limit"}, "a hang finding of rule cpu-limit has no"),
-    "rule": ({"kind": "contract", "rule": "kv-balance"}, "a contract finding of rule kv-balance"),
-    "died": ({"rule": "process-died"}, "a crash finding of rule process-died has no pytest form"),
-    "field": ({"scenario": RESERVED}, "a finding with watermark_percent has no pytest form yet"),
-    "runner": ({"component": "runner"}, "a finding in vLLM's model runner has no pytest form yet"),
     "transform": ({"pair": ("0.28.0+x.py:f@0123abcd", "0.29.0")}, "cannot run a transformed"),
     "class": (
         {"name": "regressed", "pair": ("0.29.0", "0.29.0@mine:Fair@0123abcd")},
@@ -143,19 +137,23 @@ def test_a_hunt_gives_one_line_per_reason_and_runs_nothing_for_it(
         def run(self, scenario: object) -> None:
             raise AssertionError("the pair was run")
 
+    transformed, same = (
+        ("0.28.0+x.py:f@0123abcd", "0.29.0"),
+        ("0.29.0", "0.29.0@mine:Fair@0123abcd"),
+    )
     rows = [
-        add(store, "fixed", "hang", "cpu-limit"),
-        add(store, "both", "crash", "process-died"),
+        add(store, "fixed", "hang", "cpu-limit", pair=transformed),
+        add(store, "fixed", "crash", "process-died", pair=same),
         add(store, "changed", "divergence"),
-        add(store, "both", "hang", "cpu-limit"),
+        add(store, "fixed", "crash", pair=transformed),
     ]
     lines: list[str] = []
     session = SimpleNamespace(store=store, say=lines.append)
     Session._export(session, rows, Untouched(), tmp_path)  # type: ignore[arg-type]
-    tail = "has no pytest form yet; share its scenario (`schedfuzz show` with --json)"
+    tail = "export a finding of two releases"
     assert lines == [
-        f"not exported (findings 1, 4): a hang finding of rule cpu-limit {tail}",
-        f"not exported (finding 2): a crash finding of rule process-died {tail}",
+        f"not exported (findings 1, 4): plain pytest cannot run a transformed release; {tail}",
+        f"not exported (finding 2): plain pytest runs the same scheduler on both sides; {tail}",
     ]
 
 

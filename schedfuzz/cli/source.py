@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from schedfuzz.cli.options import open_db
 from schedfuzz.cli.targets import say
 from schedfuzz.corpus import codec
+from schedfuzz.corpus.case import unwrapped
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.names import holds_no_path, typed_name
 from schedfuzz.corpus.scenario import Scenario
@@ -57,27 +56,13 @@ def load_scenario(source: str, db_url: str | None) -> Scenario:
     if number is not None:
         return reproducer(queries.get_finding(open_db(db_url), number))
     if source == "-":
-        return codec.decode(_unwrapped(sys.stdin.buffer.read()), "standard input")
+        return codec.decode(unwrapped(sys.stdin.buffer.read()), "standard input")
     path = Path(source)
     try:
         data = path.read_bytes()
     except OSError:
         return codec.load(path)  # which says what is wrong with it
-    return codec.decode(_unwrapped(data), source)
-
-
-class _Shared(msgspec.Struct):
-    """What `show --json` prints of a finding, as far as it matters here."""
-
-    reproducer: dict[str, msgspec.Raw]
-
-
-def _unwrapped(data: bytes) -> bytes:
-    """Return the scenario within what `show --json` printed, or the data as it is."""
-    try:
-        return bytes(msgspec.json.decode(data, type=_Shared).reproducer["scenario"])
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, RecursionError):
-        return data
+    return codec.decode(unwrapped(data), source)
 
 
 def reproducer(finding: Finding) -> Scenario:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import jinja2
 
-from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.rules import RULES
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace, Verdict, Violation
+from schedfuzz.fuzzer.driven import Driven, driven_text
 from schedfuzz.fuzzer.retell import accepted_drafts, beyond_the_template, retell
 from schedfuzz.fuzzer.story_code import WIDTH, story_lines
 
@@ -61,31 +61,34 @@ CHECKS: dict[str, list[str]] = {
 # Rules that only make sense without batches in flight, where both sides count the same tokens.
 SYNC_ONLY = {"misplaced-sample"}
 # What would end pytest itself.
-NO_FORM = {"process-died"}
+NO_STORY = {"process-died"}
+REAL = ":real"
 MAX_NAME = 60
 
 
 @dataclass(frozen=True)
 class Case:
-    """An exported file's name and text."""
+    """An exported file's name and text; `driven` ones need schedfuzz beside vLLM."""
 
     filename: str
     text: str
+    driven: bool = False
 
 
 def build_case(
-    scenario: Scenario, verdict: Verdict, names: tuple[str, str], before: Trace, after: Trace
-) -> Case:
+    scenario: Scenario, verdict: Verdict, names: tuple[str, str], before: Trace, after: Trace,
+    driven: bool = False,
+) -> Case:  # fmt: skip
     """Return the pytest file of a finding; `names` are before and after.
 
-    Raises InputError for a kind of finding that has no pytest form yet.
+    A story in vLLM's own words where it has one (and `driven` does not ask otherwise), else the
+    scenario for schedfuzz's driver.
     """
     bad, good = (after, before) if verdict.verdict == "regressed" else (before, after)
-    if not bad.violations:
-        raise InputError(_without_form(f"a {verdict.kind or verdict.verdict} finding"))
-    violation = bad.violations[0]
-    if refusal := no_form(scenario, violation.kind, violation.rule, violation.component):
-        raise InputError(refusal)
+    violation = bad.violations[0] if bad.violations else None
+    if driven or violation is None or no_story(scenario, violation):
+        return _driven(scenario, verdict, names, before, after)
+    names = no_runner(names[0]), no_runner(names[1])
     engine = scenario.engine
     context = {
         "engine": engine,
@@ -109,23 +112,33 @@ def build_case(
     return Case(f"{stem}.py", text)
 
 
-def no_form(scenario: Scenario, kind: str, rule: str, component: str | None) -> str:
-    """Return why a finding has no pytest form yet, which needs no run of it; "" when it has one."""
-    if kind == "divergence":
-        return _without_form("a divergence finding")
+def no_story(scenario: Scenario, violation: Violation) -> str:
+    """Return why a violation cannot be told in vLLM's own words, "" when it can."""
     if untold := beyond_the_template(scenario):
-        return _without_form(f"a finding with {untold}")
-    if component == "runner":
-        return _without_form("a finding in vLLM's model runner")
-    if _shows_itself(kind):
-        told = rule not in NO_FORM
+        return f"nothing tells {untold}"
+    if violation.component == "runner":
+        return "the model runner is at fault"
+    rule = violation.rule
+    if _shows_itself(violation.kind):
+        told = rule not in NO_STORY
     else:
         told = rule in CHECKS and not (rule in SYNC_ONLY and scenario.engine.async_scheduling)
-    return "" if told else _without_form(f"a {kind} finding of rule {rule}")
+    return "" if told else f"nothing tells rule {rule}"
 
 
-def _without_form(what: str) -> str:
-    return f"{what} has no pytest form yet; share its scenario (`schedfuzz show` with --json)"
+def no_runner(name: str) -> str:
+    """Return a target's name without its runner: a story's executor is the file's own."""
+    return name.replace(REAL, "")
+
+
+def _driven(
+    scenario: Scenario, verdict: Verdict, names: tuple[str, str], before: Trace, after: Trace
+) -> Case:
+    bad = after if verdict.verdict == "regressed" else before
+    case = Driven(scenario, verdict, before, after, any(REAL in name for name in names))
+    headline = _headline(bad.violations[0]) if bad.violations else _words(f"{verdict.title}.")
+    paragraphs = (headline, _words(retell(scenario, bad)), _words(_releases(names, before, after)))
+    return Case(f"test_{case.name}.py", driven_text("\n\n".join(paragraphs), [case]), True)
 
 
 def _shows_itself(kind: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import schedfuzz
 from schedfuzz.corpus.errors import InfraError
 from schedfuzz.workers.environment import Environment
 from schedfuzz.workers.pair import Pair
@@ -46,7 +47,7 @@ class _Side:
                 str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider",
                 f"--junitxml={self.report}", *map(str, files),
             ],
-            env=environment.variables(), cwd=files[0].parent, text=True,
+            env=_variables(environment, files[0].parent), cwd=files[0].parent, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             preexec_fn=partial(die_with_parent, os.getpid()),
         )  # fmt: skip
@@ -72,6 +73,16 @@ class _Side:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+def _variables(environment: Environment, folder: Path) -> dict[str, str]:
+    """Return the variables of a run that finds schedfuzz, and nothing of what is beside it."""
+    link = folder / "schedfuzz"
+    if not link.is_symlink():
+        link.symlink_to(Path(schedfuzz.__file__).resolve().parent)
+    variables = environment.variables()
+    path = (variables.get("PYTHONPATH"), str(folder))
+    return variables | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def _outcome(case: ElementTree.Element) -> str:

@@ -11,8 +11,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from schedfuzz.corpus.errors import InputError
 
 LOG_BYTES = 10 << 20
@@ -34,9 +32,7 @@ class Home:
 
         Raises InputError when the directory cannot be created or written.
         """
-        chosen = root or Path(
-            os.environ.get("SCHEDFUZZ_HOME") or platformdirs.user_cache_path("schedfuzz")
-        )
+        chosen = root or Path(os.environ.get("SCHEDFUZZ_HOME") or _cache())
         path = Path(os.path.abspath(chosen.expanduser()))
         if "?" in str(path):
             raise InputError(f"{path}: a home's path may not hold '?' (database URLs); {CURE}")
@@ -71,6 +67,13 @@ class Home:
         return sorted(
             path for path in make_directory(self.root / "corpus").iterdir() if path.is_dir()
         )
+
+
+def _cache() -> Path:
+    # Here, for where the pytest plugin runs there is vLLM and little else.
+    import platformdirs
+
+    return platformdirs.user_cache_path("schedfuzz")
 
 
 def trim_log(log: Path) -> None:

@@ -1,0 +1,1 @@
+"""Scenarios as pytest cases, on the vLLM of the current environment: the plugin and its driver."""
