@@ -226,20 +226,20 @@ def test_replay_reads_what_show_prints(store: Store, tmp_path: Path, monkeypatch
     assert codec.encode(story) == codec.encode(SMALL)
 
 
-def test_a_runners_finding_is_named_and_has_no_export(store: Store) -> None:
+def test_a_runners_finding_is_named(store: Store) -> None:
     hunt = writes.start_hunt(store, "0.28.0:real", "0.29.0:real", 1, {})
     verdict = Verdict("fixed", "crash", "KeyError", "f" * 16, "KeyError", component="runner")
     writes.record_verdict(store, hunt, "0.28.0:real", "0.29.0:real", verdict, SMALL, 3, 17, 2.5)
     text = look("show", "1").stdout
     assert "component     runner\n" in text
-    assert "schedfuzz minimize 1\n" in text and "schedfuzz export" not in text
+    assert "schedfuzz minimize 1\n" in text and "schedfuzz export 1 --out" in text
     assert json.loads(look("findings", "--json").stdout)[0]["component"] == "runner"
 
 
 def test_show_suggests_only_what_can_help(store: Store) -> None:
     commands = look("show", str(add(store, "fixed", "contract", "one", rule="seats"))).stdout
     assert "schedfuzz export" in commands and "schedfuzz minimize" in commands
-    number = add(store, "both", "corruption", "two")
+    number = add(store, "fixed", "corruption", "two", before=TRANSFORM)
     writes.save_reproducer(store, number, SMALL, 3, 10, "done")
     commands = look("show", str(number)).stdout
     assert "schedfuzz export" not in commands and "schedfuzz minimize" not in commands

@@ -17,8 +17,9 @@ ALLOWED = {
     "bench": {"corpus", "workers", "fuzzer", "bench"},
     "plugin": {"corpus", "workers", "fuzzer", "plugin"},
     "service": {"corpus", "workers", "fuzzer", "db", "service"},
-    "web": {"corpus", "fuzzer", "db", "web"},
-    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "service", "web", "cli"},
+    "report": {"corpus", "fuzzer", "db", "report"},
+    "web": {"corpus", "fuzzer", "db", "report", "web"},
+    "cli": {"corpus", "workers", "fuzzer", "db", "bench", "service", "report", "web", "cli"},
 }
 # What the core (the language, what runs in a target, what thinks) never imports.
 CORE = ("corpus", "workers/target", "fuzzer")

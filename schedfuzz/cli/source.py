@@ -82,7 +82,7 @@ def stored_pair(
             names = f"{typed_name(finding.before)} {typed_name(finding.after)}"
             raise InputError(
                 f"finding {finding.id}: the stored name of a transform or a clone holds no path; "
-                f"write `schedfuzz {verb} {finding.id} {names}`"
+                f"write `schedfuzz {verb} {finding.id} {'--pair ' * (verb == 'export')}{names}`"
             )
         before, after = typed_name(finding.before), typed_name(finding.after)
     targets = parse_on(before, runner), parse_on(after, runner)

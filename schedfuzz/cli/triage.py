@@ -17,7 +17,7 @@ from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.printable import plain
 from schedfuzz.db import decisions, finding_lists, muting, queries
 from schedfuzz.db.connect import Store
-from schedfuzz.db.models import Finding
+from schedfuzz.report.facts import gather
 
 KEYS = {
     "n": "next", "b": "back", "s": "show all", "v": "schedules", "r": "reported",
@@ -115,13 +115,13 @@ class _Loop:
         self._show()
 
     def _show(self) -> None:
-        row: Finding = queries.get_finding(self.store, self.numbers[self.at])
-        seen = queries.sightings(self.store, row)
+        facts = gather(self.store, self.numbers[self.at])
+        row = facts.row
         click.echo(f"\nfinding {row.id}  {row.verdict}  {row.kind}  {plain(row.title)}")
-        for line in on_top(self.store, row):
+        for line in on_top(facts):
             click.echo(f"  {plain(line)}")
         click.echo(
-            f"  {row.status}, seen {seen} times, repeats {row.confirm_hits} of "
+            f"  {row.status}, seen {facts.sightings} times, repeats {row.confirm_hits} of "
             f"{row.confirm_runs}, {row.reproducer_requests} requests, "
             f"{row.reproducer_steps} steps, on {row.before} and {row.after}"
         )

@@ -12,9 +12,11 @@ from pathlib import Path
 from schedfuzz.corpus import codec
 from schedfuzz.corpus.errors import InfraError, InputError
 from schedfuzz.corpus.scenario import Scenario
+from schedfuzz.corpus.trace import Trace, Verdict
 from schedfuzz.db import writes
 from schedfuzz.db.connect import Store
 from schedfuzz.db.models import Finding
+from schedfuzz.fuzzer.driven import Driven, driven_text
 from schedfuzz.fuzzer.export import Case, build_case
 from schedfuzz.fuzzer.judge import judge
 from schedfuzz.service.verification import run_on_both
@@ -29,6 +31,7 @@ EXPECTED = {
     "changed": ("passed", "failed"),  # what before did is pinned
 }
 CURE = "export a finding of two releases"
+TOGETHER = "test_schedfuzz_findings.py"
 Result = tuple[Finding, Path | InputError | InfraError]
 
 
@@ -74,6 +77,32 @@ def export_findings(
         yield row, _write(store, row, cases[row.id], said[row.id], folder)
 
 
+def export_together(
+    pair: Pair, rows: Sequence[Finding], folder: Path, say: Callable[[str], None]
+) -> Path:  # fmt: skip
+    """Write one file with a test for each finding of the pair, for the driver; return its path.
+
+    Raises InputError for a finding that cannot leave, InfraError when a test does not fail and pass
+    where it must.
+    """
+    cases = [_driven(row, pair) for row in rows]
+    names = f"{pair.before.target.name} and {pair.after.target.name}"
+    path = folder / TOGETHER
+    path.write_text(driven_text(f"{len(cases)} findings on vLLM {names}.", cases))
+    say(f"verifying {len(cases)} tests in one file on {names} …")
+    before, after = run_on_both([path], pair, by_test=True)
+    wrong = [
+        f"finding {row.id} has {' and '.join(said)}"
+        for row, case in zip(rows, cases, strict=True)
+        if (said := tuple(side.get(f"test_{case.name}", "not run") for side in (before, after)))
+        != EXPECTED[row.verdict]
+    ]
+    if wrong:
+        path.unlink()
+        raise InfraError(f"{'; '.join(wrong)} on {names}; nothing was written")
+    return path
+
+
 def _verified(
     rows: Sequence[Finding], cases: Mapping[int, Case], pair: Pair, say: Callable[[str], None]
 ) -> dict[int, tuple[str, ...]]:
@@ -101,11 +130,23 @@ def _release(name: str) -> str:
     return re.split("[:@]", name)[0]
 
 
+def _driven(finding: Finding, pair: Pair) -> Driven:
+    scenario, verdict, traces = _played(finding, pair)
+    real = pair.before.target.runner == "real"
+    return Driven(scenario, verdict, *traces, real)
+
+
 def _build(finding: Finding, pair: Pair, driven: bool = False) -> Case:
+    scenario, verdict, traces = _played(finding, pair)
+    names = pair.before.target.name, pair.after.target.name
+    return build_case(scenario, verdict, names, *traces, driven=driven)
+
+
+def _played(finding: Finding, pair: Pair) -> tuple[Scenario, Verdict, tuple[Trace, Trace]]:
+    """Run a finding's reproducer. Raises InfraError when that says something else now."""
     if reason := refusal(finding):
         raise InputError(reason)
     scenario = _scenario(finding)
-    names = pair.before.target.name, pair.after.target.name
     traces = pair.run(scenario)
     verdict = judge(*traces)
     if verdict.fingerprint != finding.verdict_fingerprint:
@@ -113,7 +154,7 @@ def _build(finding: Finding, pair: Pair, driven: bool = False) -> Case:
             f"finding {finding.id}: its reproducer now says {verdict.verdict}; "
             f"try `schedfuzz replay {finding.id} {finding.before} {finding.after}`"
         )
-    return build_case(scenario, verdict, names, *traces, driven=driven)
+    return scenario, verdict, traces
 
 
 def _write(

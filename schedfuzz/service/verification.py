@@ -21,8 +21,12 @@ PYTEST_SECONDS = 900
 Outcomes = dict[str, str]
 
 
-def run_on_both(files: Sequence[Path], pair: Pair) -> tuple[Outcomes, Outcomes]:
+def run_on_both(
+    files: Sequence[Path], pair: Pair, by_test: bool = False
+) -> tuple[Outcomes, Outcomes]:  # fmt: skip
     """Return, for before and after, each file's outcome by stem: passed, failed, or what else.
+
+    `by_test` tells the outcomes by the names of the tests instead.
 
     The files share one directory. Raises InfraError when pytest does not end.
     """
@@ -31,7 +35,7 @@ def run_on_both(files: Sequence[Path], pair: Pair) -> tuple[Outcomes, Outcomes]:
         _Side(files, pair.after.environment, "after"),
     ]
     try:
-        one, two = (side.outcomes() for side in sides)
+        one, two = (side.outcomes(by_test) for side in sides)
     finally:
         for side in sides:
             side.end()
@@ -52,7 +56,7 @@ class _Side:
             preexec_fn=partial(die_with_parent, os.getpid()),
         )  # fmt: skip
 
-    def outcomes(self) -> Outcomes:
+    def outcomes(self, by_test: bool) -> Outcomes:
         try:
             output, _ = self.process.communicate(timeout=PYTEST_SECONDS)
         except subprocess.TimeoutExpired:
@@ -66,7 +70,7 @@ class _Side:
         found: Outcomes = {}
         for case in ElementTree.parse(self.report).iter("testcase"):
             stem = (case.get("classname") or case.get("name") or "").split(".")[-1]
-            found[stem] = _outcome(case)
+            found[case.get("name") or stem if by_test else stem] = _outcome(case)
         return found
 
     def end(self) -> None:

@@ -1,0 +1,1 @@
+"""Findings on paper: drawings, issue texts, JUnit, SARIF, patches and an offline page."""
