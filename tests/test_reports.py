@@ -21,7 +21,7 @@ from schedfuzz.report.facts import gather
 from schedfuzz.report.pages import issue, page
 
 GOOD, BAD = trace(FIRST, SECOND), trace(FIRST, OTHER, violations=(CONTRACT,))
-HOSTILE = '</title><script>alert(1)</script>"\'`|\x1b[31m\n# head ![x](y) {{ 7 }} ]]>\x00'
+HOSTILE = "</title><script>alert(1)</script>\"'`|\x1b[31m\n# head ![x](y) {{ 7 }} ]]>\x00"
 # What JUnit's readers agree on, in the words of an XML schema.
 JUNIT = """
 <xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
@@ -72,9 +72,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     ):  # fmt: skip
         rule = {"contract": "token-budget", "crash": HOSTILE if title == HOSTILE else "KeyError"}
         verdict = Verdict(name, kind, rule.get(kind, "x"), title, title, title)  # type: ignore[arg-type]
-        number, _ = writes.record_verdict(
-            made, hunt, "0.28.0", "0.29.0", verdict, SMALL, 2, 1, 1.0
-        )
+        number, _ = writes.record_verdict(made, hunt, "0.28.0", "0.29.0", verdict, SMALL, 2, 1, 1.0)
         crash = Violation("crash", HOSTILE, HOSTILE, 1, 0, "running", "vllm.v1.core.kv:f")
         bad = replace(BAD, violations=(crash,)) if kind == "crash" else BAD
         sides = {"fixed": (BAD, GOOD), "both": (bad, bad), "changed": (GOOD, trace(FIRST, OTHER))}

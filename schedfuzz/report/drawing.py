@@ -14,7 +14,7 @@ from schedfuzz.corpus.trace import Scheduled, Step, Trace
 from schedfuzz.fuzzer.judge import first_difference
 
 CELL_WIDTH, CELL_HEIGHT = 30, 22
-LEFT, TOP = 64, 26
+LEFT, TOP = 76, 26
 BARS = 44  # the height of a row of bars
 GAP = 14
 MOST_STEPS = 240
@@ -157,9 +157,11 @@ class _Panel:
         """Outline the step where the sides part, and the one in which a rule breaks."""
         for place, name, said in self._marked():
             if place is not None and place in self.shown:
+                out = 3 if name == "parting" else 0  # both may be around one step
                 box = _rect(
-                    root, self._x(place), TOP - 4, CELL_WIDTH, self.height - TOP, f"mark {name}"
-                )
+                    root, self._x(place) - out, TOP - 4 - out, CELL_WIDTH + 2 * out,
+                    self.height - TOP + 2 * out, f"mark {name}",
+                )  # fmt: skip
                 _add(box, "title", text=said)
 
     def _marked(self) -> Iterator[tuple[int | None, str, str]]:
