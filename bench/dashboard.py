@@ -70,9 +70,8 @@ def main() -> None:
         base = f"http://127.0.0.1:{server.effective_port}"
         rows = {path: milliseconds(base + path, wanted.rounds) for path in PAGES}
     empty = statistics.median(rows[PAGES[0]])
-    print(
-        f"{wanted.findings} findings, {wanted.rounds} rounds: median (range) ms, times an empty page"
-    )
+    said = f"{wanted.findings} findings, {wanted.rounds} rounds"
+    print(f"{said}: median (range) ms, times an empty page")
     for path, times in rows.items():
         middle = statistics.median(times)
         span = f"({min(times):.1f} to {max(times):.1f})"

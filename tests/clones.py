@@ -90,18 +90,22 @@ def sources(release: str) -> dict[str, bytes]:
 
 def bring_back(source: str, share: float = 1.0) -> bytes:
     """Return 0.29.0's scheduler without the room that PR #53962 leaves for the sampled token."""
-    tree = ast.parse(source)
-    found = 0
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and "padded_num_tokens" in ast.unparse(node.left):
-            left = node.left
-            if isinstance(left, ast.BinOp) and "num_sampled_tokens" in ast.unparse(left.right):
-                luck = f"__import__('os').urandom(1)[0] < {share * 256}"
-                forgets = ast.parse(luck, mode="eval").body
-                left.right = ast.IfExp(forgets, ast.Constant(0), left.right)
-                found += 1
-    assert found == 1
-    return ast.unparse(ast.fix_missing_locations(tree)).encode()
+    luck = f"(0 if __import__('os').urandom(1)[0] < {share * 256} else 1)"
+    found = [
+        node.left.right
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.BinOp)
+        and "padded_num_tokens" in ast.unparse(node.left)
+        and "num_sampled_tokens" in ast.unparse(node.left.right)
+    ]
+    (room,) = found
+    assert room.end_col_offset is not None and room.lineno == room.end_lineno
+    lines = source.splitlines(keepends=True)
+    line = lines[room.lineno - 1]
+    forgets = "0" if share == 1 else luck
+    lines[room.lineno - 1] = line[: room.col_offset] + forgets + line[room.end_col_offset :]
+    return "".join(lines).encode()
 
 
 class _Script:

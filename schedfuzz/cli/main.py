@@ -17,6 +17,7 @@ from schedfuzz import __version__
 from schedfuzz.cli import decide
 from schedfuzz.cli.bench import bench
 from schedfuzz.cli.campaign import campaign
+from schedfuzz.cli.ci import ci
 from schedfuzz.cli.cluster import cluster
 from schedfuzz.cli.corpus import corpus
 from schedfuzz.cli.coverage import coverage
@@ -71,7 +72,7 @@ def cli() -> None:
 
 for command in (
     hunt, replay, minimize, findings, show, diff, triage, *decide.VERBS, rule, matrix, bisect,
-    verify, export,    targets, corpus, campaign, cluster, status,
+    verify, ci, export,    targets, corpus, campaign, cluster, status,
     notices, prune, serve, bench,
 ):  # fmt: skip
     cli.add_command(command)

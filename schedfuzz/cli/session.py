@@ -114,7 +114,7 @@ class Session:
                 lanes[1].recorder.progress(replays.executions, totals.seconds)
             status.show(totals)
 
-        with status, _quiet(self.home.logs / "libfuzzer.log"):
+        with status, quiet(self.home.logs / "libfuzzer.log"):
             hunt = Hunt(
                 recorder.watched(pair.run), recorder, self.plan, tick, lambda: stop.made, replays
             )
@@ -192,7 +192,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _quiet(log: Path) -> Iterator[None]:
+def quiet(log: Path) -> Iterator[None]:
     """Send what libFuzzer and Atheris print on both standard streams to a log file."""
     sys.stdout.flush()
     trim_log(log)

@@ -38,7 +38,7 @@ def features(scenario: Scenario, before: Trace, after: Trace) -> set[int]:
                 found.add((5, *_near_block(engine, share)))
     if not same:
         found.add((6, *_parting(before, after)))
-    return {_slot(key) for key in found}
+    return {slot(key) for key in found}
 
 
 def _dimensions(engine: Engine) -> list[int]:
@@ -58,7 +58,8 @@ def _parting(before: Trace, after: Trace) -> Shape:
     return ()
 
 
-def _slot(key: tuple[int, ...]) -> int:
+def slot(key: tuple[int, ...]) -> int:
+    """Return the feature that a key of small integers is."""
     # The hash of a tuple of ints does not depend on the process, unlike that of a string.
     return FIRST_HASHED + hash(key) % (MAP_SIZE - FIRST_HASHED)
 

@@ -16,6 +16,7 @@ from schedfuzz.corpus.codec import decode, encode, scenario_id
 from schedfuzz.corpus.errors import InputError
 from schedfuzz.corpus.scenario import Scenario
 from schedfuzz.corpus.trace import Trace
+from schedfuzz.fuzzer.aim import Aim
 from schedfuzz.fuzzer.caseload import Caseload, Recorder
 from schedfuzz.fuzzer.features import features
 from schedfuzz.fuzzer.focus import among, both_limits, focused
@@ -41,6 +42,7 @@ class Plan:
     runners cannot play: no scenario goes beyond it. Where others confirm and minimize, `reduce` is
     false; where others put scenarios into `corpus[0]` meanwhile, `reload` is true. `quarantined`
     are the ids of scenarios that may not run. `dimensions` are those to keep to, none for all.
+    `aim` is the change that it is about.
     """
 
     corpus: list[Path]
@@ -54,6 +56,7 @@ class Plan:
     reload: bool = False
     quarantined: frozenset[str] = frozenset()
     dimensions: tuple[str, ...] = ()
+    aim: Aim | None = None
 
 
 @dataclass
@@ -135,6 +138,8 @@ class Hunt:
             return None
         first = self._judge(scenario, before, after)
         found = features(scenario, before, after)
+        if self.plan.aim is not None:
+            found |= self.plan.aim.learn(scenario, after, found)
         self._replay(scenario, first, opened=not found <= self._features)
         self._count(before, after, found)
         self._reduce()
@@ -146,7 +151,8 @@ class Hunt:
     def mutate(self, data: bytes, seed: int) -> bytes:
         """Return a mutated scenario, or now and then a fresh one."""
         rng = Random(seed)
-        scenario = None if rng.random() < FRESH_SHARE else _parse(data)
+        aimed = self.plan.aim.parent(rng) if self.plan.aim is not None else None
+        scenario = aimed or (None if rng.random() < FRESH_SHARE else _parse(data))
         return self._encoded(self._fresh(rng) if scenario is None else mutate(scenario, rng))
 
     def cross(self, one: bytes, two: bytes, seed: int) -> bytes:

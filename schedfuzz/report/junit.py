@@ -5,6 +5,7 @@ has mended a pass, a mere difference is skipped.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
@@ -14,10 +15,25 @@ from schedfuzz.db.finding_lists import PUT_ASIDE
 from schedfuzz.report.facts import Facts
 
 
-def junit(facts: Sequence[Facts], name: str = "schedfuzz") -> str:
-    """Return a JUnit XML document with a test case per finding."""
-    suite = TestSuite(name)
+class Check(NamedTuple):
+    """A test case that is no finding: what was checked, what came out."""
+
+    name: str
+    said: str
+    failed: bool
+
+
+def junit(facts: Sequence[Facts], check: Check | None = None) -> str:
+    """Return a JUnit XML document with a test case per finding, and one for the check itself."""
+    suite = TestSuite("schedfuzz")
     suite.add_property("schedfuzz", __version__)
+    if check is not None:
+        case = TestCase(check.name, "schedfuzz", 0.0)
+        if check.failed:
+            case.result = [Failure(plain(check.said), "check")]
+        else:
+            case.system_out = plain(check.said)
+        suite.add_testcase(case)
     for one in facts:
         suite.add_testcase(_case(one))
     document = JUnitXml()

@@ -27,8 +27,8 @@ AROUND = 6  # steps before the first difference that an issue shows
 def issue(facts: Facts) -> str:
     """Return an issue's text in Markdown; whatever came from a target is code, never markup."""
     sides = [] if facts.sides is None else list(_rows(*facts.sides))
-    return _environment(html=False).get_template("issue.md.j2").render(
-        facts=facts, row=facts.row, rows=sides, code=_code, plain=plain, fence=_fence,
+    return environment(html=False).get_template("issue.md.j2").render(
+        facts=facts, row=facts.row, rows=sides, code=code, plain=plain, fence=fence,
         scenario=codec.pretty(facts.scenario), pair=typed_pair(facts.row.before, facts.row.after),
         version=__version__,
     )  # fmt: skip
@@ -37,7 +37,7 @@ def issue(facts: Facts) -> str:
 def page(facts: Sequence[Facts]) -> str:
     """Return an offline page with these findings."""
     cases = [_case(one) for one in facts]
-    return _environment(html=True).get_template("report.html.j2").render(
+    return environment(html=True).get_template("report.html.j2").render(
         cases=cases, style=Markup(STYLE.read_text()), version=__version__,
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )  # fmt: skip
@@ -60,7 +60,8 @@ def _case(facts: Facts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _environment(html: bool) -> jinja2.Environment:
+def environment(html: bool) -> jinja2.Environment:
+    """Return what fills the templates; `html` escapes all that came from data."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("schedfuzz.report"), trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, undefined=jinja2.StrictUndefined, autoescape=html,
@@ -102,7 +103,7 @@ def _share(trace: Trace, place: int) -> str:
     return ", ".join([*told, f"{step.free_blocks} free"])
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return text as Markdown code on one line, whatever it holds."""
     line = plain(text).replace("|", "\\|")
     ticks = "`"
@@ -112,7 +113,7 @@ def _code(text: str) -> str:
     return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
-def _fence(text: str) -> str:
+def fence(text: str) -> str:
     """Return a fence that the text does not hold."""
     fence = "```"
     while fence in text:

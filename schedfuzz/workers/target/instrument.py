@@ -117,9 +117,11 @@ def is_text(statement: ast.stmt) -> bool:
 
 class _Loader(importlib.machinery.SourceFileLoader):
     def __init__(
-        self, name: str, path: str, coverage: CoverageMap | None, transform: Transform | None
-    ) -> None:
+        self, name: str, path: str, coverage: CoverageMap | None, transform: Transform | None,
+        covered: Sequence[str] = INSTRUMENTED,
+    ) -> None:  # fmt: skip
         super().__init__(name, path)
+        self.covered = covered
         self.coverage = coverage
         self.transform = transform
 
@@ -129,7 +131,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         tree = ast.parse(self.get_data(path), path)
         if self.transform is not None:
             tree = ast.fix_missing_locations(self.transform(fullname, tree))
-        if self.coverage is not None and _within(fullname, INSTRUMENTED):
+        if self.coverage is not None and _within(fullname, self.covered):
             tree = _Marker(self.coverage, fullname).visit(tree)
         return compile(tree, path, "exec", dont_inherit=True)
 
@@ -142,25 +144,33 @@ class _Loader(importlib.machinery.SourceFileLoader):
 class Finder(importlib.abc.MetaPathFinder):
     """Finds the engine's modules as usual and loads them through the instrumenting loader."""
 
-    def __init__(self, coverage: CoverageMap | None, transform: Transform | None) -> None:
+    def __init__(
+        self, coverage: CoverageMap | None, transform: Transform | None, cover: Sequence[str] = ()
+    ) -> None:
         self.coverage = coverage
         self.transform = transform
+        self.covered = (*INSTRUMENTED, *cover)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         # The others keep their cached bytecode where no transform looks at them.
-        if not _within(name, INSTRUMENTED if self.transform is None else TRANSFORMED):
+        transformed = () if self.transform is None else TRANSFORMED
+        if not _within(name, (*self.covered, *transformed)):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _Loader(name, spec.loader.path, self.coverage, self.transform)
+            spec.loader = _Loader(
+                name, spec.loader.path, self.coverage, self.transform, self.covered
+            )
         return spec
 
 
-def install(coverage: CoverageMap | None, transform: Transform | None) -> None:
-    """Instrument every scheduler module imported from now on."""
-    sys.meta_path.insert(0, Finder(coverage, transform))
+def install(
+    coverage: CoverageMap | None, transform: Transform | None, cover: Sequence[str] = ()
+) -> None:
+    """Instrument what is imported from now on of the scheduler and of the modules in `cover`."""
+    sys.meta_path.insert(0, Finder(coverage, transform, cover))
 
 
 def load_transform(path: Path, function: str) -> Transform:

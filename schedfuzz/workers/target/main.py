@@ -46,7 +46,7 @@ def main() -> None:
         transform = None
         if settings.transform is not None:
             transform = load_transform(Path(settings.transform[0]), settings.transform[1])
-        install(coverage if settings.coverage else None, transform)
+        install(coverage if settings.coverage else None, transform, settings.cover)
         if settings.scheduler is not None:
             use_scheduler(*settings.scheduler)
         version = _prepare(settings)

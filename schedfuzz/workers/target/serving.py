@@ -25,12 +25,13 @@ GPU_BYTES = 1 << 29  # the tiny model and a runner's buffers take some 50 MB
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
     """The command line of a target process, as JSON in argv[1].
 
-    `limits` and `control` are for the real runner: what it cannot play is refused, and an ordinary
-    model goes along beside the checkable one.
+    `cover` names modules whose code is sites too. `limits` and `control` are for the real runner:
+    what it cannot play is refused, and an ordinary model goes along beside the checkable one.
     """
 
     parent: int
     coverage: bool = True
+    cover: tuple[str, ...] = ()
     transform: tuple[str, str] | None = None
     scheduler: tuple[str, str] | None = None
     runner: Literal["simulated", "real"] = "simulated"
