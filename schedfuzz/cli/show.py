@@ -108,4 +108,4 @@ def _commands(row: Finding) -> list[str]:
     commands = [f"schedfuzz diff {row.id}", f"schedfuzz replay {row.id} {pair}"]
     if row.minimize_state != "done":
         commands.append(f"schedfuzz minimize {row.id}{explicit}")
-    return [*commands, take_home(row)]
+    return [*commands, f"schedfuzz matrix {row.id}", take_home(row)]
