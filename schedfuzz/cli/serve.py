@@ -22,7 +22,8 @@ LEAST_TOKEN = 16
     help="Where it listens; reading asks for no password.",
 )  # fmt: skip
 @click.option(
-    "--token-file", type=click.Path(path_type=Path), envvar="SCHEDFUZZ_DASHBOARD_TOKEN_FILE", metavar="FILE",
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE",
+    envvar="SCHEDFUZZ_DASHBOARD_TOKEN_FILE",
     help="Holds the token that who decides about findings must know; without it, none can.",
 )  # fmt: skip
 @db_option
